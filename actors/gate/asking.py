@@ -10,9 +10,9 @@ import numpy as np
 import structlog
 
 from actors.messages import TokenRow, ids_array, steps_array
-from actors.ports.completions import Choice
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
+from actors.rollout.harness.choice import Choice
 from actors.statistics.intervals import Interval, Pairs, newcombe_paired
 from actors.system.errors import DependencyUnavailable
 from actors.tool_results.answers import Answer

@@ -1,4 +1,4 @@
-"""Tool calls and tool lists, read from the JSON in which they come."""
+"""Tool calls and tool lists, read from the JSON in which they come, and whether the one fits the other."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall
+from actors.ports.json_schema import fits
 
 _EDITION = re.compile(r"(_use)?(_preview)?(_\d{4}_\d{2}_\d{2})?$")
 """Of a built-in tool's kind, such as `web_search_preview_2025_03_11`."""
@@ -35,20 +36,11 @@ def read_call(call: ToolCall) -> ParsedCall:
     return ParsedCall(call.name, arguments if isinstance(arguments, dict) else None)
 
 
-def listed_tools(tools: bytes) -> list[dict[str, Any]]:
-    """The tools in a request's tool list (JSON), whatever the dialect; empty where none can be read."""
-    try:
-        listed = json.loads(tools) if tools else []
-    except (ValueError, RecursionError):
-        return []
-    return [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-
-
 def offered(tools: bytes | Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Schema of the arguments by tool name, from a request's tool list in any dialect; {} where it has none. A tool
     that is built into the engine has the name of its kind, as its calls have it."""
     found: dict[str, dict[str, Any]] = {}
-    for tool in listed_tools(tools) if isinstance(tools, bytes) else tools:
+    for tool in _listed(tools) if isinstance(tools, bytes) else tools:
         function = tool.get("function", tool)
         if not isinstance(function, Mapping):
             continue
@@ -59,3 +51,24 @@ def offered(tools: bytes | Sequence[Mapping[str, Any]]) -> dict[str, dict[str, A
         elif isinstance(kind, str):
             found[_EDITION.sub("", kind)] = {}
     return found
+
+
+def _listed(tools: bytes) -> list[dict[str, Any]]:
+    try:
+        listed = json.loads(tools) if tools else []
+    except (ValueError, RecursionError):
+        return []
+    return [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+
+
+def fault(call: ToolCall, tools: Mapping[str, Any]) -> str:
+    """What is wrong with `call`, empty if nothing is; any name will do where no tools were offered.
+
+    What passes here may still be refused by the tool, what fails here is surely wrong.
+    """
+    arguments = read_call(call).arguments
+    if arguments is None:
+        return "arguments are no JSON object"
+    if tools and call.name not in tools:
+        return "no such tool"
+    return "" if fits(arguments, tools.get(call.name, True)) else "arguments do not fit the tool's schema"

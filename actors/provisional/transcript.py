@@ -7,11 +7,10 @@ import msgspec
 
 from actors.messages import Trajectory, agent_of
 from actors.ports.parsed_calls import offered
-from actors.ports.tool_answers.reader import read
+from actors.ports.tool_answers.reader import failed
 from actors.provisional.phrases import cut
 from actors.statistics.parties import party_of
-from actors.tool_results.runs import asks
-from actors.tool_results.validity import invalid
+from actors.tool_results.runs import asks, invalid
 
 STEPS = 24
 """Last steps that are read: how a run ended stands there."""
@@ -43,7 +42,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     answer: str
     """The model's last words."""
     calls: tuple[tuple[str, str], ...]
-    """Tool and verdict (ok, failed, unknown) of each call."""
+    """Tool and verdict of each call: ok, failed, or unknown where nothing was answered."""
     repeated: int
     """Calls that were made before, to the letter."""
     steps: int
@@ -71,8 +70,9 @@ def transcript(run: Trajectory) -> Transcript:
             if step.observation:
                 turns.append(cut(step.observation))
             continue
-        verdict = read(_ends(step.observation)) if step.observation else "unknown"
-        errors += verdict == "failed"
+        bad = failed(_ends(step.observation))
+        errors += bad
+        verdict = "failed" if bad else "ok" if step.observation.strip() else "unknown"
         for call in step.tool_calls[:STEPS]:
             key = (call.name[:64], call.arguments[:_ANSWER])
             repeated += key in made

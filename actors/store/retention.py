@@ -10,20 +10,17 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, select, true
 
-from actors.messages import Serving
-from actors.store import outcomes, policy
+from actors.store import outcomes
 from actors.store.lessons import experiences
 from actors.store.tables import (
     Batches,
     Calls,
     CandidateBatches,
-    Candidates,
     Judgements,
     Reports,
     Runs,
     Tasks,
     TaskSources,
-    Verdicts,
 )
 
 PAGE = 200
@@ -84,21 +81,6 @@ def drop(connection: Connection, kind: Kind, ids: Sequence[str], before: float) 
         connection.execute(delete(Reports).where(Reports.joined.in_(going)))
         outcomes.forget(connection, going)
     return len(going)
-
-
-def on_trial(connection: Connection) -> set[int]:
-    """Versions newer than the newest that the gate has decided on."""
-    decided = select(func.coalesce(func.max(Verdicts.version), -1)).where(Verdicts.decision != "hold")
-    return set(connection.scalars(select(Candidates.version).where(Candidates.version > decided.scalar_subquery())))
-
-
-def served_last(connection: Connection, number: int) -> set[int]:
-    """The `number` versions that each engine served last, the one that it serves among them."""
-    by_engine: dict[str, dict[int, None]] = {}
-    for one in policy.newest(connection, Serving, 10_000):
-        if one.result in policy.LOADED:
-            by_engine.setdefault(one.engine, {})[one.version] = None
-    return {version for versions in by_engine.values() for version in list(versions)[:number]}
 
 
 def used_bytes(connection: Connection) -> tuple[int, int]:

@@ -82,10 +82,6 @@ class Store(Database):
         await self.change(create)
         self.audit_head = await self.ask(head)
 
-    async def confirm_lead(self) -> None:
-        """Return only if the lead is still had, by the database's word: before what no transaction can take back."""
-        await self.change(lambda connection: None)
-
     # The ledger (see `actors.system.outbox.Ledger`)
 
     processed = _question(ledger.processed)

@@ -19,9 +19,9 @@ from actors.experience.skills import Place, SkillCall, bind, places_of, trace, w
 from actors.messages import Task, Trajectory
 from actors.ports.environments import Environment
 from actors.ports.errors import EnvironmentFailed
-from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec, replay
 from actors.ports.tool_answers.reader import failed
 from actors.tasks.entities import entities
+from actors.tasks.reference_calls import ReferenceCall, SyntheticTaskSpec, replay
 from actors.tool_results.tool_calls import read_json, values
 
 _MAX_CALLS, _MOST = 24, 4

@@ -10,7 +10,7 @@ import msgspec
 
 from actors.messages import Task, derived_id
 from actors.ports.errors import EnvironmentFailed
-from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
+from actors.tasks.reference_calls import ReferenceCall, SyntheticTaskSpec
 
 MOST = 2
 """How often a goal is told more openly: the tools, then the calls."""

@@ -16,9 +16,9 @@ from actors.messages import Task, ToolCall, Trajectory, derived_id
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment, Episode, Observation
 from actors.ports.models import Grader
-from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.rollout.episode_runner import begin, play
 from actors.rollout.errors import EpisodeLost
+from actors.tasks.reference_calls import SyntheticTaskSpec
 
 
 class ShadowSearch:

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall
-from actors.ports.json_schema import fits
-from actors.ports.parsed_calls import ParsedCall, read_call
+from actors.ports.parsed_calls import fault, read_call
 
 _REFUSAL = re.compile(
     r"""
@@ -24,7 +23,7 @@ _REFUSAL = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_CALL_TAGS = ("<tool_call", "<function=", "<|python_tag|>", "[TOOL_CALLS]")
+CALL_TAGS = ("<tool_call", "<function=", "<|python_tag|>", "[TOOL_CALLS]")
 """Left over in the text, they are calls that no parser could read."""
 _GRAM, _LEAST_WORDS, _LOOPING = 4, 24, 0.5
 
@@ -47,13 +46,9 @@ def valid_calls(answer: Answer, schemas: Mapping[str, Any]) -> bool:
 
     An answer in plain text is valid.
     """
-    if any(tag in answer.text for tag in _CALL_TAGS):
+    if any(tag in answer.text for tag in CALL_TAGS):
         return False
-    return all(_valid(read_call(call), schemas) for call in answer.calls)
-
-
-def _valid(call: ParsedCall, schemas: Mapping[str, Any]) -> bool:
-    return call.name in schemas and call.arguments is not None and fits(call.arguments, schemas[call.name])
+    return not answer.calls or (bool(schemas) and not any(fault(call, schemas) for call in answer.calls))
 
 
 def refuses(answer: Answer) -> bool:
@@ -66,9 +61,14 @@ def loops(answer: Answer) -> bool:
     keys = [read_call(call).key for call in answer.calls]
     if len(keys) >= 4 and len(set(keys)) <= len(keys) / 2:
         return True
-    words = answer.text.split()
+    return goes_round(answer.text)
+
+
+def goes_round(text: str) -> bool:
+    """Whether most of what `text` says was said before in it."""
+    words = text.split()
     if len(words) < _LEAST_WORDS:
-        return len(answer.text) >= 200 and _repeated(answer.text, 16) > _LOOPING
+        return len(text) >= 200 and _repeated(text, 16) > _LOOPING
     return _repeated(words, _GRAM) > _LOOPING
 
 

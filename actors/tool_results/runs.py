@@ -5,23 +5,19 @@ two never meet, because a run's stratum says which it is.
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from actors.kinds.clusters import cluster_of
 from actors.messages import Attribution, Step, Trajectory, agent_of, derived_id
-from actors.ports.parsed_calls import offered
+from actors.ports.parsed_calls import fault, offered
 from actors.ports.tool_answers.reader import failed
 from actors.statistics.parties import party_of
-from actors.tool_results.validity import invalid
+from actors.tool_results.answers import CALL_TAGS, goes_round
 
-_GRAM = 4
-"""Words of an n-gram."""
-_GRAMS = 24
-"""n-grams a turn must have before their repetition says anything."""
-_REPEATED = 0.5
-"""Share of n-grams of a turn that are copies of earlier ones, from which on the turn goes round in circles."""
 _AGAIN = 3
 """The same call so many times in a row, for the same answer, is a loop."""
 _PROMPT = 900.0
@@ -152,6 +148,13 @@ def take_judgement(run: RunSummary, attribution: Attribution, cluster: str) -> N
     run.cluster = cluster
 
 
+def invalid(step: Step, tools: Mapping[str, Any]) -> bool:
+    """Whether a call of `step` cannot be right (`fault`), or was meant as a call and could not be read as one."""
+    if not step.tool_calls:
+        return any(tag in step.text for tag in CALL_TAGS)
+    return any(fault(call, tools) for call in step.tool_calls)
+
+
 def asks(step: Step) -> bool:
     """Whether the turn ends in a question and calls no tool."""
     return not step.tool_calls and step.text.rstrip(_CLOSING).endswith(_QUESTION)
@@ -164,16 +167,9 @@ def loops(steps: tuple[Step, ...]) -> bool:
         this = ([(call.name, call.arguments) for call in step.tool_calls], step.observation)
         in_a_row = in_a_row + 1 if step.tool_calls and this == last else 1
         last = this
-        if in_a_row >= _AGAIN or repetition(step.text) >= _REPEATED:
+        if in_a_row >= _AGAIN or goes_round(step.text):
             return True
     return False
-
-
-def repetition(text: str) -> float:
-    """Share of the n-grams of words in `text` that it had before; 0 for short texts."""
-    words = text.split()
-    grams = [tuple(words[at : at + _GRAM]) for at in range(len(words) - _GRAM + 1)]
-    return 1.0 - len(set(grams)) / len(grams) if len(grams) >= _GRAMS else 0.0
 
 
 def _tokens(trajectory: Trajectory) -> tuple[float, float]:

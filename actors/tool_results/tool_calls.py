@@ -12,7 +12,7 @@ import msgspec
 
 from actors.messages import ToolCall, Trajectory
 from actors.ports.parsed_calls import read_call
-from actors.ports.tool_answers.reader import read
+from actors.ports.tool_answers.reader import failed
 
 GOAL = ""
 """Origin of a value that the goal, or the user later on, already names."""
@@ -32,12 +32,12 @@ class ToolCallResult(msgspec.Struct, frozen=True):
     tool: str
     arguments: dict[str, Any]
     error: bool
-    """The answer says that it failed; see `unknown`."""
+    """The answer says that it failed."""
     origins: dict[str, str | None]
     """By argument: the tool whose result first held its value, `GOAL`, or None for a value from nowhere. Arguments
     that could coincide by chance (flags, small numbers) are left out."""
     unknown: bool = False
-    """Nobody can tell whether it failed."""
+    """Nothing was answered, or which call of a turn failed cannot be told."""
     turn: int = 0
     """Number of its step: calls of one turn come in no order."""
     about: frozenset[str] = frozenset()
@@ -85,10 +85,9 @@ class Reader:
 
     def look(self, tool: str, arguments: dict[str, Any], observation: str, turn: int = 0) -> ToolCallResult:
         """The same, but what was answered is not known yet: a turn's other calls were made without it."""
-        verdict = read(observation) if observation else "unknown"
         about = frozenset(values(arguments))
         return ToolCallResult(
-            tool, arguments, verdict == "failed", self.origins(arguments), verdict == "unknown", turn, about
+            tool, arguments, failed(observation), self.origins(arguments), not observation.strip(), turn, about
         )
 
     def learn(self, call: ToolCallResult, observation: str) -> None:
@@ -133,7 +132,7 @@ def calls_of(trajectory: Trajectory) -> list[ToolCallResult]:
         made: list[tuple[ToolCallResult, str]] = []
         for call, answer in zip(step.tool_calls, answers or [step.observation] * len(step.tool_calls), strict=True):
             one = reader.look(call.name, arguments_of(call) or {}, answer, turn)
-            if answers is None and (one.error or one.unknown):
+            if answers is None and one.error:
                 one = msgspec.structs.replace(one, error=False, unknown=True)
             made.append((one, answer if answers is not None else ""))
         for one, answer in made:

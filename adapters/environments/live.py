@@ -22,8 +22,8 @@ from actors.messages import Step, Task, ToolCall, derived_id
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import AdapterNotSetUp, EnvironmentFailed, LiveApiError, LiveApiRefused, ModelUnavailable
 from actors.ports.models import Grader, needs_reference
-from actors.ports.reference_calls import ReferenceCall
 from actors.ports.tool_answers.reader import flagged
+from actors.tasks.reference_calls import ReferenceCall
 from adapters.live import LiveApi, Operation
 
 NAME = "live"

@@ -21,7 +21,7 @@ from actors.messages import Step, Task, ToolCall, derived_id
 from actors.ports.environments import Environment, Episode, Observation, Profile, Split
 from actors.ports.errors import EnvironmentFailed, ModelUnavailable
 from actors.ports.models import Grader
-from actors.ports.reference_calls import Reached, SyntheticTaskSpec, replay, state_of
+from actors.tasks.reference_calls import Reached, SyntheticTaskSpec, replay, state_of
 
 _CACHED = 1024
 """References whose outcome is remembered."""

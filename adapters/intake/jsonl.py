@@ -3,78 +3,99 @@
     {"type": "trajectory" | "attributed" | "exchange" | "feedback", ...}      ours, field for field
     {"messages": [...], "tools": [...], "outcome": 1.0}     a conversation, as fine-tuning takes it
 
-Arrays (token ids, log-probs, versions) are base64 of their bytes. Bodies of calls stand in the line as the JSON that
-they are.
+Arrays (token ids, log-probs, versions) are base64 of their bytes. Bodies of calls that are a JSON object or array stand
+in the line as the JSON that they are, others in base64 too.
 """
 
-import base64
-import binascii
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from actors.messages import (
-    SCHEMA,
-    Attributed,
-    Exchange,
-    Feedback,
-    Hints,
-    Sampling,
-    Trajectory,
-    derived_id,
-)
+from actors.messages import SCHEMA, Attributed, Exchange, Feedback, Hints, Trajectory, derived_id
 from actors.ports.errors import AdapterError
 
+T = TypeVar("T")
 Record = Trajectory | Attributed | Exchange | Feedback
-_BODIES = ("request", "response")
+_BODIES = ("request", "response", "tools")
 _ARRAYS = ("prompt_ids", "response_ids", "logprobs")
-_BASE64 = "_base64"
-_KINDS: dict[str, type[Record]] = {
-    "trajectory": Trajectory, "attributed": Attributed, "exchange": Exchange, "feedback": Feedback,
-}  # fmt: skip
+_KINDS = {"trajectory": "trajectories", "attributed": "trajectories", "exchange": "exchanges", "feedback": "feedback"}
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_records = msgspec.json.Decoder[Record](Record)
 
 
 class InvalidLine(AdapterError):
     """A line that is no record: says what is wrong with it."""
 
 
+class _Head(msgspec.Struct):
+    """What tells lines apart."""
+
+    type: str = ""
+    schema: int = SCHEMA
+    messages: Any = None
+
+
+class _Chat(msgspec.Struct):
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] = []
+    functions: list[dict[str, Any]] = []
+    outcome: float | None = None
+    model: str = ""
+
+
+_heads = msgspec.json.Decoder(_Head)
+_chats = msgspec.json.Decoder(_Chat)
+
+
 def to_line(record: Record) -> bytes:
     """`record` as one line, without its end."""
-    plain = msgspec.to_builtins(record)
-    if isinstance(record, Exchange):
-        for name in _BODIES:
-            _put_body(plain, name, getattr(record, name))
-    elif isinstance(record, Trajectory):
-        _put_body(plain, "tools", record.tools)
-    elif isinstance(record, Attributed):
-        _put_body(plain["trajectory"], "tools", record.trajectory.tools)
-    return msgspec.json.encode(plain)
+    members = _members.decode(msgspec.json.encode(record))
+    if isinstance(record, Attributed):
+        members["trajectory"] = msgspec.Raw(to_line(record.trajectory))
+    for name in _BODIES:
+        body: bytes = getattr(record, name, b"")
+        if _is_container(body):
+            # Strict JSON has ends of lines between tokens alone, where a blank is as good.
+            members[name] = msgspec.Raw(body.replace(b"\n", b" ").replace(b"\r", b" "))
+    return msgspec.json.encode(members)
 
 
 def from_line(line: bytes) -> Record:
-    """The record in a line that `to_line` made.
-
-    Raises:
-        InvalidLine: there is none.
-    """
-    fields = _object(line)
-    named = _plain(fields.get("type", msgspec.Raw(b"null")))
-    kind = _KINDS.get(named) if isinstance(named, str) else None
-    if kind is None:
-        raise InvalidLine(f"type is none of {', '.join(_KINDS)}")
-    schema = _plain(fields.get("schema", msgspec.Raw(b"1")))
-    if not isinstance(schema, int) or schema > SCHEMA:
-        raise InvalidLine(f"schema {schema}: written by a newer evolved; upgrade this one")
-    try:
-        plain = _in(kind, fields)
-        record = msgspec.convert(plain, kind)
-    except (msgspec.ValidationError, OverflowError, ValueError, TypeError, binascii.Error) as error:
-        raise InvalidLine(str(error)) from error
+    """The record in a line that `to_line` made; InvalidLine if there is none."""
+    head = _read(_heads, line)
+    if head.schema > SCHEMA:
+        raise InvalidLine(f"schema {head.schema}: written by a newer evolved; upgrade this one")
+    record = _read(_records, _packed(line))
     _check(record)
     return record
+
+
+def _packed(line: bytes) -> bytes:
+    """The line with all its bodies in base64."""
+    members = _read(_members, line)
+    if "trajectory" in members:
+        members["trajectory"] = msgspec.Raw(_packed(members["trajectory"]))
+    for name in _BODIES:
+        body = bytes(members.get(name, b""))
+        if body[:1] in (b"{", b"["):
+            members[name] = msgspec.Raw(msgspec.json.encode(body))
+    return msgspec.json.encode(members)
+
+
+def _is_container(body: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(body), dict | list)
+    except _DECODE_ERRORS:
+        return False
+
+
+def _read(decoder: msgspec.json.Decoder[T], line: bytes | msgspec.Raw) -> T:
+    try:
+        return decoder.decode(line)
+    except _DECODE_ERRORS as error:
+        raise InvalidLine(str(error)) from error
 
 
 def from_chat(line: bytes, *, tenant: str, now: float) -> list[Exchange | Feedback]:
@@ -83,10 +104,7 @@ def from_chat(line: bytes, *, tenant: str, now: float) -> list[Exchange | Feedba
     The last record says that it is over, and how it ended if the line has an `outcome`. The same line always gives the
     same ids, so importing it twice is importing it once. Raises InvalidLine if nobody answered in it.
     """
-    try:
-        body = msgspec.json.decode(line, type=_Chat)
-    except _DECODE_ERRORS as error:
-        raise InvalidLine(str(error)) from error
+    body = _read(_chats, line)
     answers = [number for number, message in enumerate(body.messages) if message.get("role") == "assistant"]
     if not answers or not answers[0]:
         raise InvalidLine("messages: an assistant must answer what somebody said before")
@@ -109,7 +127,6 @@ def from_chat(line: bytes, *, tenant: str, now: float) -> list[Exchange | Feedba
                 request=msgspec.json.encode(request),
                 response=msgspec.json.encode(response),
                 why_no_tokens="imported",
-                sampling=Sampling(),
                 hints=Hints(trajectory_id=key),
                 source="import",
             )
@@ -119,83 +136,18 @@ def from_chat(line: bytes, *, tenant: str, now: float) -> list[Exchange | Feedba
     return records
 
 
-class _Chat(msgspec.Struct):
-    messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]] = []
-    functions: list[dict[str, Any]] = []
-    outcome: float | None = None
-    model: str = ""
-
-
 def kind_of(line: bytes) -> str:
-    """ "trajectories", "exchanges", "feedback" or "chat", by what the line has in it.
-
-    Raises:
-        InvalidLine: none of them.
-    """
-    fields = _object(line)
-    if "type" in fields:
-        kind = _plain(fields["type"])
-        names = {"trajectory": "trajectories", "attributed": "trajectories", "exchange": "exchanges"}
-        if isinstance(kind, str) and (kind in names or kind == "feedback"):
-            return names.get(kind, kind)
-        raise InvalidLine(f"type {str(kind)[:40]!r} is none of {', '.join(_KINDS)}")
-    if "messages" in fields:
-        return "chat"
-    raise InvalidLine("neither `type` nor `messages`: no record and no conversation")
-
-
-def _object(line: bytes) -> dict[str, msgspec.Raw]:
-    try:
-        return _fields.decode(line)
-    except _DECODE_ERRORS as error:
-        raise InvalidLine(f"no JSON object: {error}") from error
-
-
-def _plain(raw: msgspec.Raw) -> Any:
-    try:
-        return msgspec.json.decode(raw)
-    except _DECODE_ERRORS as error:
-        raise InvalidLine(f"no JSON: {error}") from error
-
-
-def _put_body(plain: dict[str, Any], name: str, body: bytes) -> None:
-    """JSON as it is, which may not hold an end of line; what is no JSON in base64; nothing if it is empty."""
-    del plain[name]
-    if not body:
-        return
-    try:
-        msgspec.json.decode(body)
-        # Strict JSON has these between tokens alone, where a blank is as good.
-        plain[name] = msgspec.Raw(body.replace(b"\n", b" ").replace(b"\r", b" "))
-    except _DECODE_ERRORS:
-        plain[name + _BASE64] = base64.b64encode(body).decode()
-
-
-def _in(kind: type[Record], fields: dict[str, msgspec.Raw]) -> dict[str, Any]:
-    if kind is Attributed:
-        if "trajectory" not in fields:
-            raise ValueError("an attributed record without its trajectory")
-        plain = {name: _plain(raw) for name, raw in fields.items() if name != "trajectory"}
-        return {**plain, "trajectory": _in(Trajectory, _object(fields["trajectory"]))}
-    bodies = _BODIES if kind is Exchange else ("tools",) if kind is Trajectory else ()
-    plain = {name: _plain(raw) for name, raw in fields.items() if name.removesuffix(_BASE64) not in bodies}
-    for name in bodies:
-        if name in fields:
-            plain[name] = bytes(fields[name])
-        elif name + _BASE64 in fields:
-            plain[name] = base64.b64decode(_plain(fields[name + _BASE64]), validate=True)
-        else:
-            plain[name] = b""
-    return plain
+    """ "trajectories", "exchanges", "feedback" or "chat", by what the line has in it; InvalidLine if none of them."""
+    head = _read(_heads, line)
+    if head.type in _KINDS:
+        return _KINDS[head.type]
+    if head.messages is None or head.type:
+        raise InvalidLine(f"type {head.type[:40]!r} is none of {', '.join(_KINDS)}, or no `messages`")
+    return "chat"
 
 
 def _check(record: Record) -> None:
-    """What no type says: a trainer must not meet rows that contradict their steps.
-
-    Raises:
-        InvalidLine: names the row, or the step.
-    """
+    """What no type says: a trainer must not meet rows that contradict their steps."""
     if isinstance(record, Exchange) and any(len(getattr(record, name)) % 4 for name in _ARRAYS):
         raise InvalidLine(f"{', '.join(_ARRAYS)}: four bytes a token are expected")
     run = record.trajectory if isinstance(record, Attributed) else record

@@ -20,9 +20,8 @@ from typing import Any
 import msgspec
 
 from actors.messages import Attribution, Step, StepLabel, Trajectory
-from actors.ports.json_schema import fits
 from actors.ports.models import Judge
-from actors.ports.parsed_calls import offered, read_call
+from actors.ports.parsed_calls import fault, offered
 from actors.ports.tool_answers.reader import documents, failed
 from adapters.chat.settings import settings_of
 from adapters.judges.rules import SUCCESS
@@ -110,14 +109,8 @@ def evidence(trajectory: Trajectory) -> Mapping[int, StepLabel]:
 
 
 def _schema_error(step: Step, schemas: Mapping[str, Any]) -> StepLabel | None:
-    for call in map(read_call, step.tool_calls):
-        if call.arguments is None:
-            return StepLabel("BAD", 1.0, "arguments are no JSON object")
-        if schemas and call.name not in schemas:
-            return StepLabel("BAD", 1.0, "no such tool")
-        if schemas and not fits(call.arguments, schemas[call.name]):
-            return StepLabel("BAD", 1.0, "arguments do not fit the tool's schema")
-    return None
+    wrong = next(filter(None, (fault(call, schemas) for call in step.tool_calls)), None)
+    return StepLabel("BAD", 1.0, wrong) if wrong else None
 
 
 def _error(step: Step) -> StepLabel | None:

@@ -33,7 +33,8 @@ Importing a file again changes nothing: records are known by their ids. Labels a
 judge gives its own. Imported records are not trained on, unless --trainable says that they come from this installation:
 token ids and weight versions mean nothing elsewhere.
 
-Exit status: 0 all lines are in, 1 some are not (bad, or the broker did not take them), 2 nothing could be started.
+Exit status: 0 all lines are in, 1 some are bad, 2 it could not start or go on: what is in is recognised when it is run
+again.
 """
 
 
@@ -61,15 +62,12 @@ def add_commands(add: Any) -> None:
     command.add_argument("--tenant", metavar="NAME", help="whose records they are, whatever the lines say")
     command.add_argument("--trainable", action="store_true", help="the file comes from this very installation")
     command.add_argument("--dry-run", action="store_true", help="read and check, send nothing")
-    command.add_argument(
-        "--wait", type=float, default=60.0, metavar="SECONDS", help="for a broker that takes nothing (60)"
-    )
     json_option(command)
 
 
 def run_export(arguments: argparse.Namespace) -> int:
     """Exit status 0, or 1 if the reader of standard output went away."""
-    from daemon.ingest.jsonl_export import export, moment
+    from daemon.ingest.transfer import export, moment
     from daemon.settings.reading import load
 
     config, now = load(arguments.config, arguments.set), time.time()
@@ -92,40 +90,27 @@ def run_import(arguments: argparse.Namespace) -> int:
     import structlog
 
     from daemon.cli.output import print_json
-    from daemon.ingest.jsonl_import import Options, import_file
+    from daemon.ingest.transfer import Options, import_file
     from daemon.settings.reading import load
 
     # What the connection logs is of no use to a person.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     options = Options(
-        kind=arguments.kind,
-        tenant=arguments.tenant,
-        trainable=arguments.trainable,
-        dry_run=arguments.dry_run,
-        wait=arguments.wait,
+        kind=arguments.kind, tenant=arguments.tenant, trainable=arguments.trainable, dry_run=arguments.dry_run
     )
     summary = import_file(load(arguments.config, arguments.set), arguments.file, options, say=_say)
     if arguments.json:
         print_json(msgspec.to_builtins(summary))
     else:
         _show(summary, dry=arguments.dry_run)
-    return 1 if summary.bad or summary.stopped_at is not None else 0
+    return 1 if summary.bad else 0
 
 
 def _show(summary: Any, *, dry: bool) -> None:
-    for bad in summary.shown:
-        _say(f"line {bad.line}: {bad.reason}")
-    if summary.bad > len(summary.shown):
-        _say(f"and {summary.bad - len(summary.shown):,} more bad lines")
     counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(summary.records.items())) or "nothing"
     print(f"{summary.lines:,} lines: {counted}{', nothing sent' if dry else ''}; {summary.bad:,} bad")
     if summary.redacted:
         print("taken out: " + ", ".join(f"{number:,} {kind}" for kind, number in sorted(summary.redacted.items())))
-    if summary.stopped_at is not None:
-        _say(
-            f"stopped: the broker takes nothing ({summary.problem}); everything before line {summary.stopped_at} is "
-            "in. Run the same command again: what is in is recognised"
-        )
 
 
 def _say(text: str) -> None:

@@ -11,6 +11,8 @@ from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
 from daemon.processes.tap_settings import redaction
 from daemon.settings.reading import address
 from daemon.settings.tables import Config
+from daemon.tap.segments import OTLP
+from daemon.tap.spool import SpoolLimits, SpoolWriter
 
 
 def capture(config: Config, parts: Resources) -> dict[str, Task]:
@@ -28,8 +30,9 @@ def capture(config: Config, parts: Resources) -> dict[str, Task]:
         settings = IntakeSettings(
             host=host, port=port, tls_cert=config.tap.tls_cert, tls_key=config.tap.tls_key, spans=spans
         )
+        spool = SpoolWriter(config.spool / OTLP, SpoolLimits(disk_bytes=int(config.limits.spool_gb * (1 << 30))))
         intake = OtlpIntake(
-            settings, parts.bus, redact=Redactor(redaction(config)).message, keys=agent_keys(config.keys),
+            settings, spool, redact=Redactor(redaction(config)).message, keys=agent_keys(config.keys),
             require_key=config.tap.require_key,
         )  # fmt: skip
         parts.figures(intake_figures, intake)

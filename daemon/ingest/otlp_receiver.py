@@ -1,15 +1,17 @@
-"""The OTLP/HTTP receiver: spans of agents' instrumentations become exchanges on TRAFFIC.
+"""The OTLP/HTTP receiver: spans of agents' instrumentations become exchanges in a spool of their own.
 
-    POST /v1/traces -> decode -> exchange_from -> redaction -> traffic.exchange
+    POST /v1/traces -> decode -> exchange_from -> redaction -> spool/otlp        (the shipper publishes what is there)
 
-An export is answered once all its calls are on the bus; if the bus does not take them, with 503 and when to come again,
-so the exporter's own queue is the buffer. A span has all of its call in it; a call that comes twice has the same id.
+An export is answered once all its calls are on the disk; if the disk does not take them, with 503 and when to come
+again, so the exporter's own queue is the buffer. A span has all of its call in it; a call that comes twice has the same
+id.
 """
 
 import socket
 import time
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import anyio
@@ -24,24 +26,20 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from actors.messages import Exchange
-from actors.system.bus import Bus
-from actors.system.errors import ActorSystemError
+from actors.messages import Exchange, encode
 from actors.system.lifecycle import Lifecycle
-from actors.system.outgoing import Outgoing, outgoing
-from actors.system.streams import TRAFFIC_EXCHANGE
 from adapters.intake.otlp.calls import SpanSettings, exchange_from, is_call, opted_out
 from adapters.intake.otlp.wire import (
     MEDIA,
     Encoding,
-    InvalidExport,
-    Span,
-    UnsupportedMedia,
+    Export,
+    Refused,
     answer,
     complaint,
     decode,
     encoding_of,
     inflated,
+    too_large,
 )
 from daemon.api.tls import server_tls
 from daemon.collectors.figures import counter, split
@@ -49,6 +47,7 @@ from daemon.errors import ConfigError
 from daemon.processes.asgi import serve_bound
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import KeyRing, is_loopback, presented
+from daemon.tap.spool import SpoolWriter
 
 log = structlog.get_logger(__name__)
 
@@ -66,7 +65,6 @@ _GRACE_SECONDS = 1.0
 """For exports under way when draining begins."""
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """Host headers that are answered where nobody else reaches it."""
-_GRPC = {400: 3, 401: 16, 408: 4, 413: 3, 415: 3, 429: 8, 503: 14}
 
 
 class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,22 +88,22 @@ class OtlpIntake:
     def __init__(
         self,
         settings: IntakeSettings,
-        bus: Bus,
+        spool: SpoolWriter,
         *,
         redact: Callable[[Exchange], Exchange],
         keys: KeyRing | None = None,
         require_key: bool = False,
         listening: Callable[[int], None] = lambda port: None,
     ) -> None:
-        """`redact` takes out what must not be stored, in a worker thread; an agent's key says whose the calls are."""
-        self._settings, self._bus, self._redact = settings, bus, redact
+        """`redact` takes out what must not be stored; an agent's key says whose the calls are."""
+        self._settings, self._spool, self._redact = settings, spool, redact
         self._keys, self._require_key, self._listening = keys, require_key, listening
         self._tls = server_tls(settings.tls_cert, settings.tls_key, section="tap")
         self.working = 0
         self._one = anyio.CapacityLimiter(1)
-        """Reading exports takes a core at most: the actors run in the same process."""
+        """Reading exports takes a core at most: the actors run in the same process. And the spool has one writer."""
         self.counts: Counter[str] = Counter()
-        """Calls: published, no_content, opted_out, unreadable. Spans that are none: other. Exports: status_<code>."""
+        """Calls: kept, no_content, opted_out, unreadable. Spans that are none: other. Exports: status_<code>."""
 
     async def run(self, lifecycle: Lifecycle) -> None:
         sock = socket.create_server((self._settings.host, self._settings.port), reuse_port=False)
@@ -130,12 +128,13 @@ class OtlpIntake:
             stop.set()
             group.cancel_scope.deadline = anyio.current_time() + 2 * _GRACE_SECONDS
 
-    def app(self) -> Starlette:
+    async def _serve(self, sock: socket.socket, stop: anyio.Event) -> None:
         hosts = list(_LOCAL) if is_loopback(self._settings.host) else ["*"]
-        return Starlette(
+        app = Starlette(
             routes=[Route("/v1/traces", self._take, methods=["POST"])],
             middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
         )
+        await serve_bound(app, f"fd://{sock.detach()}", tls=self._tls, stop=stop, grace=_GRACE_SECONDS)
 
     async def _take(self, request: Request) -> Response:
         encoding: Encoding = "protobuf"
@@ -143,42 +142,23 @@ class OtlpIntake:
             encoding = encoding_of(request.headers.get("content-type", ""))
             tenant, caller = self._sender(request)
             if self.working >= MAX_REQUESTS:
-                raise _Refused(429, "too many exports at once")
+                raise Refused(429, "too many exports at once")
             self.working += 1
             try:
-                response = await self._export(encoding, request, tenant, caller)
+                body = await _body(request)
+                plain = inflated(body, request.headers.get("content-encoding", ""), MAX_BODY_BYTES)
+                refused = await anyio.to_thread.run_sync(self._keep, encoding, plain, tenant, caller, limiter=self._one)
             finally:
                 self.working -= 1
-        except UnsupportedMedia as error:
-            response = _refusal(encoding, 415, str(error))
-        except InvalidExport as error:
-            response = _refusal(encoding, 400, str(error))
-        except _Refused as refused:
-            response = _refusal(encoding, refused.status, str(refused))
+        except Refused as error:
+            again = {"retry-after": _RETRY_AFTER} if error.status in (429, 503) else {}
+            told = complaint(encoding, error.status, str(error))
+            response = Response(told, error.status, headers=again, media_type=MEDIA[encoding])
+        else:
+            why = "spans without a trace id and a span id cannot be told apart" if refused else ""
+            response = Response(answer(encoding, refused, why), media_type=MEDIA[encoding])
         self.counts[f"status_{response.status_code}"] += 1
         return response
-
-    async def _export(self, encoding: Encoding, request: Request, tenant: str, caller: str) -> Response:
-        body = await _body(request)
-        plain = inflated(body, request.headers.get("content-encoding", ""), MAX_BODY_BYTES)
-        if plain is None:
-            raise _too_large()
-        export = await anyio.to_thread.run_sync(decode, encoding, plain, limiter=self._one)
-        items, counts = await anyio.to_thread.run_sync(self._convert, export.spans, tenant, caller, limiter=self._one)
-        try:
-            await self._bus.publish(items)
-        except ActorSystemError as error:
-            raise _Refused(503, f"the broker does not take records now ({error})") from error
-        if counts["no_content"] and not self.counts["no_content"]:
-            log.warning(
-                "otlp_without_content",
-                spans=counts["no_content"],
-                remedy="set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY for the agent, with "
-                "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental; see docs/attach.md",
-            )
-        self.counts.update(counts)
-        why = "spans without a trace id and a span id cannot be told apart" if export.refused else ""
-        return Response(answer(encoding, export.refused, why), media_type=MEDIA[encoding])
 
     def _sender(self, request: Request) -> tuple[str, str]:
         """(tenant, id of the key), both empty without a key."""
@@ -188,55 +168,77 @@ class OtlpIntake:
         shown = presented(own.encode("latin-1"), authorization.encode("latin-1"))
         if not shown:
             if self._require_key:
-                raise _Refused(401, "an agent's key is needed, in x-evolved-key (OTEL_EXPORTER_OTLP_HEADERS)")
+                raise Refused(401, "an agent's key is needed, in x-evolved-key (OTEL_EXPORTER_OTLP_HEADERS)")
             return "", ""
         key = self._keys.find(shown)
         if key is None or key.scope != "agent":
-            raise _Refused(401, "the key opens nothing here; see `evolved keys list`")
+            raise Refused(401, "the key opens nothing here; see `evolved keys list`")
         return key.tenant, key.id
 
-    def _convert(self, spans: Sequence[Span], tenant: str, caller: str) -> tuple[list[Outgoing], Counter[str]]:
-        items: list[Outgoing] = []
+    def _keep(self, encoding: Encoding, body: bytes, tenant: str, caller: str) -> int:
+        """Put the calls of an export on the disk, in a worker thread; returns how many spans were not taken."""
+        export = decode(encoding, body)
+        calls, counts = self._calls(export, tenant, caller)
+        try:
+            kept = not calls or self._spool.append([(bytes.fromhex(call.id), encode(call)) for call in calls])
+        except OSError as error:
+            raise Refused(503, f"the spool cannot be written ({error})") from error
+        if not kept:
+            raise Refused(503, "the spool is full: the broker has taken nothing for long, or limits.spool_gb is small")
+        if counts["no_content"] and not self.counts["no_content"]:
+            log.warning(
+                "otlp_without_content",
+                spans=counts["no_content"],
+                remedy="set OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY for the agent, with "
+                "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental; see docs/attach.md",
+            )
+        self.counts.update(counts)
+        return export.refused
+
+    def _calls(self, export: Export, tenant: str, caller: str) -> tuple[list[Exchange], Counter[str]]:
+        calls: list[Exchange] = []
         counts: Counter[str] = Counter()
-        for span in spans:
+        for span in export.spans:
             try:
                 if not is_call(span):
                     counts["other"] += 1
                     continue
-                exchange = exchange_from(span, self._settings.spans, tenant=tenant, caller=caller)
-                if exchange is None:
+                call = exchange_from(span, self._settings.spans, tenant=tenant, caller=caller)
+                if call is None:
                     counts["opted_out" if opted_out(span) else "no_content"] += 1
                     continue
-                items.append(outgoing(TRAFFIC_EXCHANGE, self._redact(exchange)))
-                counts["published"] += 1
-            except Exception:
-                # A bug of ours in reading one call must not make the exporter send all of them again for ever.
-                log.exception("otlp_call_failed", trace=span.key[0].hex(), span=span.key[1].hex())
+                calls.append(self._redact(call))
+                counts["kept"] += 1
+            except Exception as error:
+                # A bug of ours in reading one call must not make the exporter send all of them again for ever. Its
+                # message may quote what is not redacted yet.
+                log.error(
+                    "otlp_call_failed", trace=span.key[0].hex(), span=span.key[1].hex(), error=type(error).__name__,
+                    where=traceback.format_tb(error.__traceback__)[-1],
+                )  # fmt: skip
                 counts["unreadable"] += 1
-        return items, counts
-
-    async def _serve(self, sock: socket.socket, stop: anyio.Event) -> None:
-        await serve_bound(self.app(), f"fd://{sock.detach()}", tls=self._tls, stop=stop, grace=_GRACE_SECONDS)
+        return calls, counts
 
 
 async def _body(request: Request) -> bytes:
     """Read to its end, if need be without keeping it: an answer in the middle of an upload gets lost in a reset, and
     the exporter would send the same again."""
     size, body = 0, bytearray()
-    with anyio.move_on_after(_READ_SECONDS):
-        try:
+    try:
+        with anyio.fail_after(_READ_SECONDS):
             async for piece in request.stream():
                 size += len(piece)
                 if size <= MAX_BODY_BYTES:
                     body += piece
                 elif size > _MOST_READ * MAX_BODY_BYTES:
                     break
-        except ClientDisconnect as error:
-            raise _Refused(400, "the body is cut off") from error
-        if size > MAX_BODY_BYTES:
-            raise _too_large()
-        return bytes(body)
-    raise _Refused(408, f"the body took longer than {_READ_SECONDS:g} s")
+    except ClientDisconnect as error:
+        raise Refused(400, "the body is cut off") from error
+    except TimeoutError as error:
+        raise Refused(408, f"the body took longer than {_READ_SECONDS:g} s") from error
+    if size > MAX_BODY_BYTES:
+        raise too_large(MAX_BODY_BYTES)
+    return bytes(body)
 
 
 def agent_keys(path: Path | None) -> KeyRing | None:
@@ -244,23 +246,6 @@ def agent_keys(path: Path | None) -> KeyRing | None:
         return None if path is None else KeyRing(path, clock=time.time)
     except KeysUnusable as error:
         raise ConfigError(f"keys: {error}") from error
-
-
-class _Refused(Exception):
-    """An export that is answered with an error of HTTP."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-def _too_large() -> _Refused:
-    return _Refused(413, f"more than {MAX_BODY_BYTES} bytes: have the exporter send smaller batches")
-
-
-def _refusal(encoding: Encoding, status: int, message: str) -> Response:
-    retry = {"retry-after": _RETRY_AFTER} if status in (429, 503) else {}
-    return Response(complaint(encoding, _GRPC[status], message), status, headers=retry, media_type=MEDIA[encoding])
 
 
 def intake_figures(intake: OtlpIntake) -> Iterator[Metric]:

@@ -205,7 +205,6 @@ class Keep(Table, frozen=True):
     calls_days: Amount
     versions: Annotated[int, msgspec.Meta(ge=2)]
     """With one there would be nothing to go back to."""
-    state_gb: Amount
 
 
 class Limits(Table, frozen=True):

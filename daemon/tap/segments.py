@@ -25,6 +25,8 @@ FRAME_BYTES = _MARK + HEADER.size
 """Of a record, beside its payload."""
 MAX_PAYLOAD = 512 << 20
 """A length above it is no length: the bytes are torn or corrupt."""
+OTLP = "otlp"
+"""Directory of the spool for calls that came as telemetry; those of taps are numbers."""
 
 
 def frame(record_id: bytes, payload: bytes, mark: bytes) -> bytes:
@@ -93,12 +95,12 @@ def spool_bytes(directory: Path) -> int:
 
 
 def spools(base: Path) -> list[Path]:
-    """The directories of all taps of this machine, those of the past included.
+    """The directories of all taps of this machine, those of the past included, and of `OTLP`.
 
     Raises:
         OSError: `base` is there and cannot be read.
     """
     try:
-        return sorted(path for path in base.iterdir() if path.name.isdigit() and path.is_dir())
+        return sorted(path for path in base.iterdir() if (path.name.isdigit() or path.name == OTLP) and path.is_dir())
     except FileNotFoundError:
         return []

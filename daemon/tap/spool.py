@@ -4,11 +4,13 @@ What the tap copied lies there until the shipper has published it (`spool_reader
 long as the quota lasts.
 """
 
+import contextlib
 import fcntl
 import os
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -26,6 +28,7 @@ from daemon.tap.segments import (
     segment_numbers,
     segment_path,
     spool_bytes,
+    spools,
 )
 
 _WRITE_BYTES = 4 << 20
@@ -71,7 +74,7 @@ class SpoolWriter:
         """Of these, those that a power failure does not take: the disk was told to keep them and said that it had."""
         self.errors = 0
         self.disk_bytes = 0
-        """Size of all segments, those of the past included, as of the last look."""
+        """Size of all segments, those of the past and of other taps included, as of the last look."""
         self.healthy = True
         """False from a failed write until one succeeds."""
         self._full = False
@@ -140,6 +143,15 @@ class SpoolWriter:
         if self._thread.ident is not None:
             self._thread.join(timeout)
 
+    def append(self, records: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Write these in the caller's own thread, and sync: for who waits for the disk, instead of `start` and `offer`.
+        False if the quota forbids it; after an OSError some may have been written. One call at a time.
+        """
+        if not self._put(records):
+            return False
+        self._sync()
+        return True
+
     def _run(self) -> None:
         while not self._closing.is_set():
             self._rest()
@@ -203,20 +215,24 @@ class SpoolWriter:
         return batch
 
     def _write(self, batch: list[tuple[bytes, bytes]]) -> None:
-        size = sum(len(payload) + HEADER.size for _, payload in batch)
         try:
-            fits = self._room(size + (FRAME_BYTES - HEADER.size) * len(batch) + HEAD_BYTES)
-            if fits:
-                head = b"" if self._size else segment_head(self._mark)
-                self._append(head + b"".join([frame(record_id, payload, self._mark) for record_id, payload in batch]))
+            fits = self._put(batch)
         except OSError:
             self._queue.extendleft(reversed(batch))
             raise
-        self._taken_bytes += size
-        if fits:
-            self.written += len(batch)
-        else:
+        self._taken_bytes += sum(len(payload) + HEADER.size for _, payload in batch)
+        if not fits:
             self.shed_disk += len(batch)
+
+    def _put(self, batch: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Append `batch`; False if the quota forbids it."""
+        size = sum(len(payload) + FRAME_BYTES for _, payload in batch)
+        if not self._room(size + HEAD_BYTES):
+            return False
+        head = b"" if self._size else segment_head(self._mark)
+        self._append(head + b"".join([frame(record_id, payload, self._mark) for record_id, payload in batch]))
+        self.written += len(batch)
+        return True
 
     def _room(self, size: int) -> bool:
         """Make sure of an open segment that can take `size` bytes; False if the quota forbids it."""
@@ -271,10 +287,13 @@ class SpoolWriter:
         self._file, self._dirty = -1, False
 
     def _look(self) -> None:
-        """Measure the directory; while the quota is reached at most once a second."""
+        """Measure the spool, other taps' part of it too; while the quota is reached at most once a second."""
         now = time.monotonic()
         if self._full and now - self._looked < _IDLE_SECONDS:
             return
         self._looked = now
         self.disk_bytes = spool_bytes(self._directory)
+        with contextlib.suppress(OSError):  # of another owner: their own tap fails over it, not this one
+            others = (one for one in spools(self._directory.parent) if one != self._directory)
+            self.disk_bytes += sum(map(spool_bytes, others))
         self._full = self._full and self.disk_bytes >= self._limits.disk_bytes

@@ -1,10 +1,8 @@
-"""What is kept for how long, and how much room all of it may take, looked after every hour by the daemon.
+"""What is kept for how long, looked after every hour by the daemon.
 
-    by age     feedback, calls, trajectories, the judge's words, orders: some hundred rows a transaction, then a pause
-    by room    while the state directory holds more than it may: the oldest trajectories and calls, then weights
-
+Feedback, calls, trajectories, the judge's words and orders go by age: some hundred rows a transaction, then a pause.
 Weights go for their number with whoever writes them here (`keep.versions`). Never taken: see `actors.store.retention`;
-weights that serve, served last, are pinned, on trial or among the newest two; the audit trail.
+the audit trail.
 """
 
 import time
@@ -19,7 +17,6 @@ from prometheus_client.core import Metric
 
 from actors.store import Store
 from actors.store import retention as old
-from adapters.weights.disk import prune
 from daemon.collectors.figures import counter, gauge
 from daemon.settings.tables import Keep
 
@@ -35,13 +32,10 @@ _ROUND = 10_000
 """Rows that are looked for at a time."""
 _PAUSE = 0.05
 """Seconds between two transactions, for those that write to the store meanwhile."""
-_NEWEST = 2
-_AGES = (180.0, 90.0, 30.0, 7.0, 1.0)
-"""Days: of what is taken for its room, all that is older goes first. What is younger than the last one stays."""
 
 
 class Retention:
-    """Takes out what is too old, or too much."""
+    """Takes out what is too old."""
 
     def __init__(
         self, keep: Keep, *, store: Store, state: Path, database: Path | None, clock: Callable[[], float],
@@ -60,13 +54,7 @@ class Retention:
         self.usage: dict[str, int] = {}
         """Bytes by what is in the state directory, as last seen; "database": what holds something, "database_free":
         pages that will be used again."""
-        self.limit = int(keep.state_gb * (1 << 30))
         self._going: Callable[[], bool] = lambda: True
-
-    @property
-    def total(self) -> int:
-        """Bytes in use."""
-        return sum(size for kind, size in self.usage.items() if kind != "database_free")
 
     async def round(self, going: Callable[[], bool] = lambda: True) -> None:
         """Everything that is due. `going` is asked between two transactions; it ends early when that is False."""
@@ -80,11 +68,10 @@ class Retention:
         for kind, most in days.items():
             if most:
                 await self._due(kind, now - most * _DAY, kept if kind == "trajectories" else ())
-        await self._measure()
-        if self._over():
-            await self._shed(now, kept)
+        used, taken = await self._store.ask(old.used_bytes)
+        self.usage = await anyio.to_thread.run_sync(self._measured, used, taken)
         if self.rows:
-            log.info("retention", removed=dict(self.rows), in_use=self.total)
+            log.info("retention", removed=dict(self.rows), in_use=self.usage)
 
     def _now(self) -> float:
         """The time, unless the clock has jumped ahead: what is deleted on its word does not come back when it is set
@@ -102,50 +89,21 @@ class Retention:
         self._seen, self._jumped = (now, up), None
         return now
 
-    def _over(self) -> bool:
-        return 0 < self.limit < self.total and self._going()
-
-    async def _shed(self, now: float, kept: set[str]) -> None:
-        """Take out what may go until no more is kept than may be. Runs in a database elsewhere take no room here, and
-        stay."""
-        for days in _AGES if self._database is not None else ():
-            before, gone = now - days * _DAY, old.PAGE
-            while gone and self._over():
-                gone = await self._due("trajectories", before, kept, old.PAGE)
-                await self._due("exchanges", before)
-                await self._measure()
-        versions = self._state / "versions"
-        spared = await self._store.ask(old.on_trial) | await self._store.ask(old.served_last, _NEWEST)
-        for keep in reversed(range(_NEWEST, len(list(versions.glob("v*"))))):
-            if not self._over():
-                return
-            await self._store.confirm_lead()
-            self.rows["versions"] += len(await anyio.to_thread.run_sync(prune, versions, keep, spared))
-            await self._measure()
-        if self._over():
-            log.warning("state_over_limit", in_use=self.total, limit=self.limit, kinds=self.usage)
-
-    async def _due(self, kind: old.Kind, before: float, kept: Collection[str] = (), most: int = _MOST) -> int:
-        """Take out what is due; how many rows. Looks in transactions that only read, and writes in short ones: other
+    async def _due(self, kind: old.Kind, before: float, kept: Collection[str]) -> None:
+        """Take out what is due. Looks in transactions that only read, and writes in short ones: other
         writers wait for none of the looking."""
         gone = 0
-        while gone < most:
-            wanted = min(_ROUND, most - gone)
-            due = await self._store.ask(old.due, kind, before, wanted, kept)
+        while gone < _MOST:
+            due = await self._store.ask(old.due, kind, before, _ROUND, kept)
             for first in range(0, len(due), old.PAGE):
                 if not self._going():
-                    return gone
+                    return
                 if rows := await self._store.change(old.drop, kind, due[first : first + old.PAGE], before):
                     self.rows[kind] += rows
                 await anyio.sleep(self._pause)
             gone += len(due)
-            if len(due) < wanted:
-                break
-        return gone
-
-    async def _measure(self) -> None:
-        used, taken = await self._store.ask(old.used_bytes)
-        self.usage = await anyio.to_thread.run_sync(self._measured, used, taken)
+            if len(due) < _ROUND:
+                return
 
     def _measured(self, used: int, taken: int) -> dict[str, int]:
         found = {path.name: _size(path.resolve()) for path in self._state.iterdir()}
@@ -157,9 +115,8 @@ class Retention:
 
 
 def retention_figures(retention: Retention) -> Iterator[Metric]:
-    yield counter("evolved_retention_removed", "Rows and versions taken out for age or room.", retention.rows, "kind")
+    yield counter("evolved_retention_removed", "Rows taken out for their age.", retention.rows, "kind")
     yield gauge("evolved_state_bytes", "Room that state_dir takes, by kind.", retention.usage, "kind")
-    yield gauge("evolved_state_limit_bytes", "Room that it may take; 0: any.", retention.limit)
 
 
 def _size(path: Path) -> int:

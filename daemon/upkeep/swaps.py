@@ -7,19 +7,16 @@ whether this daemon leads, and given back when its outcome is known; its epoch r
 our plug-in refuse a smaller one. The shadow engine has no users: the same steps run in this process.
 """
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from uuid import uuid4
 
 import anyio
 import anyio.to_thread
 import msgspec
 import structlog
 
-from actors.messages.files import write_whole
 from actors.ports.errors import EngineUnavailable, SwapFailed
 from actors.ports.store import SwapReport
 from actors.store import Store
@@ -45,7 +42,6 @@ class Swaps:
         users, and are loaded under the lead's `epoch`; `holder` is this daemon's name in intents."""
         self._directory, self._engines, self._inline, self._weights = directory, engines, inline, weights
         self._store, self._holder, self._seconds, self._epoch = store, holder, seconds, epoch
-        self._identity = ""
 
     async def swap(
         self, engine: str, path: Path, version: int, *, manifest: str = "", last_good: Path | None = None,
@@ -65,8 +61,7 @@ class Swaps:
         if engine in self._inline:
             return _report(await perform(job(self._epoch(), 0.0), client), version)
         until = time.monotonic() + self._seconds
-        about = f"{version} {await self._here()}"
-        found = await self._store.change(take, _lease(engine), self._holder, self._seconds + _GRACE, about)
+        found = await self._store.change(take, _lease(engine), self._holder, self._seconds + _GRACE, str(version))
         if not found.taken:
             raise _under_way(engine, found)
         # The key not as an argument: those are for everybody on the machine to read.
@@ -98,22 +93,13 @@ class Swaps:
 
     async def _over(self, engine: str, found: Standing) -> bool:
         """Whether a swap whose files are not here is over before its time, and note it if so."""
-        version, _, directory = found.about.partition(" ")
-        if directory == await self._here():
-            # Its program would hold the lock that we see: the daemon died before it started one.
-            over = not await anyio.to_thread.run_sync(self._files(engine).busy)
-        else:
-            # On another machine; the engine is what tells. The label is the last thing that a swap changes.
-            client = self._engines[engine]
-            over = str(await client.version()) == version and not await client.is_paused()
+        # It runs on another machine, or its daemon died before it began; the engine is what tells. The label is the
+        # last thing that a swap changes.
+        client = self._engines[engine]
+        over = str(await client.version()) == found.about and not await client.is_paused()
         if over:
             await self._end(engine, found.epoch)
         return over
-
-    async def _here(self) -> str:
-        """An id of the directory itself: daemons that see the same one see each other's programs and locks."""
-        self._identity = self._identity or await anyio.to_thread.run_sync(_identity, self._directory)
-        return self._identity
 
     def _files(self, engine: str) -> SwapFiles:
         return SwapFiles(self._directory.absolute() / f"{engine}.json")
@@ -125,14 +111,6 @@ def _lease(engine: str) -> str:
 
 def _under_way(engine: str, found: Standing) -> EngineUnavailable:
     return EngineUnavailable(f"{engine}: a swap by {found.holder} may be under way for {found.seconds_left:.0f} s more")
-
-
-def _identity(path: Path) -> str:
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    file = path / "identity"
-    with contextlib.suppress(FileExistsError):  # of two that make it at once the first one's stays
-        write_whole(file, uuid4().hex.encode(), sync="none", exclusive=True)
-    return file.read_text().strip()
 
 
 def _report(outcome: SwapOutcome, version: int) -> SwapReport:

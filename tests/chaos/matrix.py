@@ -54,6 +54,8 @@ OVERRIDES = {
 }
 _STORED = "SELECT response_id FROM exchanges WHERE response_id <> ''"
 _RUNS = "SELECT body FROM trajectories WHERE source = 'production'"
+_BESIDE = "SELECT response_id FROM exchanges WHERE beside AND trajectory_id <> ''"
+"""Where the clock jumped in mid-run, a call seems to begin before the one that it follows, and is beside the others."""
 
 
 class Cell(msgspec.Struct, kw_only=True):
@@ -305,6 +307,7 @@ class Matrix:
         ids = Counter(row[0] for row in ask(url, lambda link: link.exec_driver_sql(_STORED).all()))
         bodies = ask(url, lambda link: link.exec_driver_sql(_RUNS).all())
         steps = Counter(step.response_id for row in bodies for step in trajectory_of(decode(row[0])).steps)
+        steps.update(row[0] for row in ask(url, lambda link: link.exec_driver_sql(_BESIDE).all()))
         return {one for one in seen if not (ids[one] and steps[one])}, {
             one for one in seen if ids[one] > 1 or steps[one] > 1
         }

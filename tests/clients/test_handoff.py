@@ -27,7 +27,7 @@ def test_each_run_is_one_trajectory_of_two_roles_with_its_handoff(tmp_path: Path
         assert {(*answers, last) for answers, _, last in results.values()} == {("It is 5.", "Clerk")}
         truth = rig.given(engine)
         seen = rig.spooled(tmp_path / "tap", len(truth))
-    found = stitched(seen).trajectories
+    found = [run for run, _ in stitched(seen).trajectories]
     assert len(found) == len(mine)
     assert len({step.role for run in found for step in run.steps}) == 2, "the same names in every run and dialect"
     for run in found:

@@ -20,8 +20,8 @@ from actors.messages.manifest import Manifest, bad_file
 from actors.messages.raw import RawExchange, decode_raw
 from actors.ports.errors import AdapterError, CheckpointRefused, LiveApiMalformed
 from actors.ports.parsed_calls import offered
+from actors.tool_results.runs import invalid
 from actors.tool_results.tool_calls import calls_of
-from actors.tool_results.validity import invalid
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.engines.checkpoint import open_checkpoint
 from adapters.intake.jsonl import from_chat, from_line, kind_of, to_line
@@ -152,10 +152,10 @@ def _redactor() -> Redactor:
 
 def otlp(data: bytes) -> None:
     """An export of traces, in both encodings, bare and compressed."""
-    with contextlib.suppress(wire.OtlpError):
+    with contextlib.suppress(wire.Refused):
         wire.inflated(data, "gzip", 1 << 20)
     for encoding in ("json", "protobuf"):
-        with contextlib.suppress(wire.OtlpError):
+        with contextlib.suppress(wire.Refused):
             wire.decode(encoding, data)
 
 

@@ -51,12 +51,12 @@ def opened(state: Path) -> AbstractAsyncContextManager[Store]:
     return opened_store(f"sqlite:///{state}/evolved.db")
 
 
-async def evolved(*arguments: str, state: Path, stdin: bytes = b"", status: int = 0) -> bytes:
-    """What the command prints."""
+async def evolved(*arguments: str, state: Path, stdin: bytes = b"", status: int = 0, errors: bool = False) -> bytes:
+    """What the command prints, or says on standard error."""
     command = [sys.executable, "-m", "daemon.cli", arguments[0], "--set", f"state_dir={state}", *arguments[1:]]
     done = await anyio.run_process(command, input=stdin, check=False, stderr=subprocess.PIPE)
     assert done.returncode == status, done.stderr.decode()
-    return done.stdout
+    return done.stderr if errors else done.stdout
 
 
 async def work(bus: Bus, state: Path, number: int) -> dict[str, Trajectory]:
@@ -148,9 +148,10 @@ async def test_conversations_become_trajectories_and_bad_lines_are_told(tmp_path
     file.write_text(f"\ufeff{good}\n\nnonsense\r\n{json.dumps({'messages': messages[:1]})}\n")
     async with running_broker(tmp_path) as broker, opened_bus(same_loop, broker, tmp_path) as bus:
         told = json.loads(await evolved("import", "--json", str(file), state=tmp_path, status=1))
+        said = await evolved("import", "--dry-run", str(file), state=tmp_path, status=1, errors=True)
         found = await work(bus, tmp_path, 1)
     assert (told["lines"], told["records"], told["bad"]) == (4, {"exchanges": 2, "feedback": 1}, 2)
-    assert [bad["line"] for bad in told["shown"]] == [3, 4]
+    assert [line.partition(b":")[0] for line in said.splitlines()] == [b"line 3", b"line 4"]
     (run,) = found.values()
     assert ([step.text for step in run.steps], run.outcome, run.closed_by) == (["yes?", "4"], 1.0, "feedback")
 

@@ -79,7 +79,7 @@ async def test_who_was_stopped_while_another_took_it_writes_nothing_and_ends(
         lambda: one.write("late"),
         lambda: one.store.commit("curator", ["input"], [], []),
         lambda: one.store.change(take, "swap:serving", "one", 30.0),
-        one.store.confirm_lead,
+        lambda: one.store.change(lambda connection: None),
     ):
         with pytest.raises(Left):
             await write()
@@ -115,7 +115,7 @@ async def test_while_the_database_is_away_nobody_ends_and_afterwards_who_finds_a
     await anyio.sleep(3 * SECONDS)
     assert (one.left, one.lead.leads) == ([], False)
     with pytest.raises(StoreUnavailable):
-        await one.store.confirm_lead()
+        await one.store.change(lambda connection: None)
     own_server.start()
     await until(lambda: one.lead.leads, "it is renewed")
     await one.write("the same life")

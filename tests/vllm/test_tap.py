@@ -195,7 +195,7 @@ async def test_a_call_of_another_api_trains_where_the_plug_in_is(
 async def one_trajectory(rig: Rig) -> None:
     """Three calls were kept, and are a run that trains."""
     seen = [record for record in await rig.records(3) if isinstance(record, Exchange)]
-    (run,) = stitched(seen).trajectories
+    ((run, _),) = stitched(seen).trajectories
     assert (len(run.steps), run.trainable, run.why_not) == (3, True, "")
 
 

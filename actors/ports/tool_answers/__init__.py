@@ -1,1 +1,1 @@
-"""How a tool call went, read from its answer alone: ok, failed or unknown. `reader` is the way in."""
+"""Whether a tool call failed, read from its answer alone. `reader` is the way in."""

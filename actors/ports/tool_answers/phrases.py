@@ -14,7 +14,9 @@ HEADS = (
     r"unrecogni[sz]ed\b", r"rejected\b", r"refused\b", r"aborted\b", r"traceback\b", r"panic:", r"fatal\b",
     r"segmentation fault\b", r"uncaught\b", r"unhandled\b", r"oops\b", r"wrong\b", r"incorrect\b", r"insufficient\b",
     r"i tried reusing the same input\b", r"duplicate (?:key|entry)\b", r"quota exceeded\b",
-    r"no route to host\b", r"name or service not known\b",
+    r"no route to host\b", r"name or service not known\b", r"(?:i(?:['’]m| am) (?:so |very )?)?sorry\b",
+    r"i(?:['’]m| am) (?:afraid|unable|not able|not allowed)\b", r"i (?:can['’]t|cannot|can not|won['’]t|may not)\b",
+    r"please (?:log|sign) in\b", r"only .{1,60}\b(?:may|can)\b",
     r"connection (?:refused|reset|error|timed out|closed)\b",
 )  # fmt: skip
 PHRASES = (
@@ -26,9 +28,10 @@ PHRASES = (
     r"not (?:allowed|supported|permitted|authori[sz]ed|available|recogni[sz]ed|enabled|implemented|defined)\b",
     r"not (?:performed|executed|saved|sent|created|updated|deleted|completed|processed|refunded|cancell?ed|booked|"
     r"applied|accepted|changed|of type|accessible|reachable|visible)\b",
-    r"(?:does|do) not (?:support|have|match|belong|accept|allow)\b", r"doesn't (?:support|match|belong)\b",
+    r"(?:does|do) not (?:support|have|match|belong|accept|allow|include|cover)\b",
+    r"(?:doesn|don|didn)['’]t (?:support|match|belong|include|respond)\b", r"nothing was \w+ed\b",
     r"must (?:be|have|provide|contain|specify|not|match|include|start)\b", r"should not be (?:blank|empty|null)\b",
-    r"cannot\b", r"can't be\b", r"can not be\b", r"could not\b", r"couldn't\b", r"unable to\b", r"failed\b",
+    r"cannot\b", r"can['’]t\b", r"can (?:not be|only)\b", r"could not\b", r"couldn't\b", r"unable to\b", r"failed\b",
     r"failure\b",
     r"denied\b", r"refus(?:ed|ing)\b", r"rejected\b", r"timed out\b", r"time-?out\b", r"(?:has|have|is) expired\b",
     r"declined\b", r"(?:server|service|system) (?:is )?(?:too )?busy\b",
@@ -50,7 +53,10 @@ PHRASES = (
     r"read-only mode)\b",
     r"expected\b.{1,80}\b(?:got|but|found|received|to be)\b", r"not ok\b", r"(?:has|have|had) no (?!\w+s\b)",
     r"unexpected (?:token|end|"
-    r"response|status|type|value|character|argument|eof)\b", r"is not in\b",
+    r"response|status|type|value|character|(?:keyword )?argument|eof)\b", r"(?:division|modulo) by zero\b",
+    r"session (?:has )?(?:ended|expired)\b", r"(?:log|sign) in (?:again|first)\b",
+    r"only (?:possible|allowed|permitted)\b",
+    r"(?:needs|requires) (?:\w+ ){0,2}(?:approval|authori[sz]ation|permission)\b", r"is not in\b",
     r"isn't (?:a|an|in|valid|supported|allowed)\b",
     r"exited with an error\b", r"syntax error", r"(?:an|was an) (?:unexpected |unknown |internal )?error\b",
     r"instead of using\b",

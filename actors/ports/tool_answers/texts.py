@@ -34,7 +34,7 @@ _MARKS = r"^[^\w\n]{0,8}"
 _ERROR_HEAD = re.compile(
     _MARKS + r"(?:[a-z]{1,20} ){0,3}?(?:error|errors|exception|failure|fault)\b"
     r"(?:\(s\))?(?:\W{0,3}$|\s{0,2}[:!\]>)#]|\s\w{1,20}(?:ing|ando|iendo|endo)\b"
-    r"|\s(?:occurred|while|when|during|from|code|at|\d)|\sin [^\n]{1,80}:)",
+    r"|\s(?:occurred|while|when|during|from|code|at|-?\d)|\sin [^\n]{1,80}:)",
     re.IGNORECASE | re.MULTILINE,
 )
 _VALIDATION = re.compile(r"\W{0,8}[1-9]\d{0,4} validation errors?\b")
@@ -44,35 +44,44 @@ _NO_ERROR = re.compile(
     re.IGNORECASE,
 )
 _HEADS = re.compile(_MARKS + f"(?:{'|'.join(phrases.HEADS)})", re.IGNORECASE)
-_PHRASES = re.compile(rf"\b(?:{'|'.join(phrases.PHRASES)})", re.IGNORECASE)
+_PHRASES = re.compile(rf"(?<![-./_])\b(?:{'|'.join(phrases.PHRASES)})(?![-./_]\w)", re.IGNORECASE)
 _FOREIGN = re.compile("|".join(phrases.FOREIGN), re.IGNORECASE)
 _SUCCESS = re.compile(rf"(?<!un)(?<!not )(?<!not been )(?:{'|'.join(phrases.SUCCESS)})", re.IGNORECASE)
 _NOTHING = re.compile(_MARKS + f"(?:{'|'.join(phrases.FOUND_NOTHING)})", re.IGNORECASE)
+_LABEL = re.compile(
+    r"((?:(?:Q|[A-Z][a-z]{2,20})(?= \(|:[^\n]{0,700}(?:[.;!?]\s|\n))|[A-Z]\S{0,30} [^\n:\"'`{}()\[\]]{1,50})"
+    r"(?: \([^)\n]{1,60}\))?):\s"
+)
+"""A heading of something that was looked up, which may tell of any mishap: a failure names itself before a colon. One
+word heads more than one sentence: `Path: /x does not exist`."""
+_FIELD = re.compile(r"([\w .-]{1,30}):(?:\s|$)")
 _NAMES = re.compile(
-    _MARKS + r"-?ERR\b|\bE(?:ACCES|PERM|NOENT|EXIST|NOTDIR|ISDIR|INVAL|MFILE|NOSPC|ROFS|PIPE|TIMEDOUT|CONNREFUSED|"
+    _MARKS + r"-?ERR\b|\bERR_[A-Z_]{3,40}\b|"
+    r"\bE(?:ACCES|PERM|NOENT|EXIST|NOTDIR|ISDIR|INVAL|MFILE|NOSPC|ROFS|PIPE|TIMEDOUT|CONNREFUSED|"
     r"CONNRESET|CONNABORTED|HOSTUNREACH|NETUNREACH|NOTFOUND|AI_AGAIN|ADDRINUSE|NOTEMPTY|BUSY|NOMEM|AGAIN|CANCELED)\b|"
     r"\b(?:[A-Z]{2,20}_){0,4}(?:NOT_FOUND|INVALID_[A-Z]{2,20}|ALREADY_EXISTS|PERMISSION_DENIED|ACCESS_DENIED|"
     r"[A-Z]{2,20}_(?:EXCEEDED|FAILED|ERROR|FAILURE|EXPIRED|MISSING|UNAVAILABLE)|RESOURCE_EXHAUSTED|FAILED_PRECONDITION|"
     r"OUT_OF_RANGE|UNIMPLEMENTED|UNAUTHENTICATED|UNAUTHORIZED)\b"
 )
-"""Names of errors in capitals: errno, Redis, the codes of gRPC and what is formed like them."""
-_CELLS = re.compile(r"[,;\t](?! )")
+"""Names of errors in capitals: errno, Redis, Chrome, Node, the codes of gRPC and what is formed like them."""
+_CELLS = re.compile(r"[,;\t](?! )| \| |(?<=\S) {2,}(?=\S)")
 _WORKED = re.compile(
     _MARKS + r"(?:(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|"
     r"typed|navigated|opened|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)|results?)\b)",
     re.IGNORECASE,
 )
-_REMOVED = re.compile(
-    _MARKS + r"(?:note\W{1,3})?[^\n]{0,80}\b(?:removed|omitted|cleared|elided) to save\b", re.IGNORECASE
-)
+_CODE = r"(?:if|for|while|return|throw|raise|except|const|let|var)\b[^\n]{0,200}[;:{,]$"
 _LAID_OUT = re.compile(
-    r"^\s{0,8}(?:#|//|/\*|```|\||[-*] |\d+[:.] |class |def |func |function |import |from \w+ import|export |public |"
+    rf"^\s{{0,8}}(?:{_CODE}|"
+    r"#|//|/\*|```|\||[-*] |\d+[:.] |class |def |func |function |import |from \w+ import|export |public |"
     r"(?:fix|feat|chore|docs|refactor|test|build|ci|perf|style)(?:\([\w-]{1,40}\))?!?: |[0-9a-f]{7,40} |"
     r"\[File: |diff --git|@@ |<\w|\S{1,200}:\d+[:-])"
 )
 """The first line of source, Markdown, a diff, a table, a history, or what grep prints."""
-_BLOCKS = re.compile(r"^\s{0,8}(?:```|\"\"\"|#{1,6} \w|try:|\|.*\|$)", re.MULTILINE)
-"""Further lines that no message has."""
+_STAMP = re.compile(r"\s{0,8}\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?\d\d:\d\d(?::\d\d)?\b")
+"""The time at the beginning of a line of a log."""
+_BLOCKS = re.compile(rf"\s{{0,8}}(?:```|\"\"\"|#{{1,6}} \w|try:|\|.*\|$|{_CODE}|[-=+| ]{{4,}}$)")
+"""Lines of source and tables: no message of several lines has one."""
 
 _EXIT = re.compile(
     r"(?:\bexit(?:ed)?(?: with)?(?: an?)?(?: non-?zero)?(?: error)?(?: \(?(?:POSIX )?(?:exit )?)?(?: ?code| ?status)"
@@ -95,7 +104,7 @@ _XML = re.compile(
     r"<(?:\w{1,20}:)?(?:errors?|errorresponse|fault|exception|faultcode|faultstring|error_message|tool_use_error|tool_call_error)\b",
     re.IGNORECASE,
 )
-_TITLE = re.compile(r"<title>[^<]{0,80}(?:\b[45]\d\d\b|error|not found|forbidden|unavailable)", re.IGNORECASE)
+_TITLE = re.compile(r"<title>[^<]{0,80}(?:\b[45]\d\d\b|error\b|not found|forbidden|unavailable)", re.IGNORECASE)
 _TRACEBACK = re.compile(r"^\W{0,8}Traceback \(most recent call last\)", re.MULTILINE)
 _EXCEPTION = re.compile(
     r"^\s{0,4}(?:\[?\w{1,20}\]? ){0,3}?(?:[\w$]{1,60}[.:/]{1,2}){0,12}"
@@ -111,9 +120,10 @@ _BROKE_OFF = re.compile(
     r"^(?:exception in thread|unhandled exception|uncaught |(?:php )?fatal error|php parse error|panic: |"
     r"thread '[^'\n]{0,80}'(?: \(\d+\))? panicked at|goroutine \d+ \[|signal: |segmentation fault|npm err(?:!|or )|"
     r"fatal: |error\[E\d+\]|error: |make(?:\[\d+\])?: \*\*\*|[^\s:][^\n:]{0,200}: (?:command )?not found$|"
-    r"[^\n]{0,80}\bpanic serving\b|"
+    r"[^\n]{0,80}\bpanic serving\b|curl: \(\d+\) |"
     r"[^\n]{1,300}(?:: |\()(?:no such file(?: or directory)?|permission denied|operation not permitted|is a directory|"
-    r"not a directory|connection refused|command not found|name or service not known|no space left on device)\)?$|"
+    r"not a directory|connection refused|command not found|name or service not known|no route to host|"
+    r"no space left on device)\)?$|"
     r"[^\n]{1,200} is not recognized as |\[?the command timed out|caused by: \S)",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -135,14 +145,11 @@ def says_failed(text: str) -> bool:
         return code != 0
     if head.startswith("<"):
         return bool(_XML.search(head[:500]) or _TITLE.search(head))
-    return _message(text.strip(), lines) or _broken(lines, tail)
-
-
-def unclear(text: str) -> bool:
-    """Whether `text`, which does not say that the call failed, leaves it open: it was taken away, or exit code 1."""
-    if _REMOVED.match(text.strip()[:_SENTENCE]):
+    if _COMPILER.match(lines[0][:400]):
         return True
-    return _exit_code(text[:_HEAD].strip(), text[-_TAIL:].strip()) == NO
+    if _LAID_OUT.match(lines[0]) or len(list(filter(_STAMP.match, lines))) > 1:
+        return False
+    return _broken(lines, tail) or (not _table(lines) and _message(text.strip(), lines))
 
 
 def _exit_code(head: str, tail: str) -> int | None:
@@ -154,40 +161,42 @@ def _exit_code(head: str, tail: str) -> int | None:
 
 def _message(text: str, lines: list[str]) -> bool:
     """Whether it is a message, and of a failure."""
-    if len(text) > 4 * _MESSAGE or _LAID_OUT.match(lines[0]) or _table(lines):
+    if len(text) > 4 * _MESSAGE:
         return False
     first = lines[0].strip()[:_SENTENCE]
     if _NO_ERROR.match(first) or _NOTHING.match(first):
         return False
     if _HTTP_FIRST.match(first) or _ERROR_HEAD.match(first) or _VALIDATION.match(first):
         return True
-    if len(text) > _MESSAGE or len(lines) > _MESSAGE_LINES or any(map(_BLOCKS.match, lines[1:])):
+    if len(text) > _MESSAGE or len(lines) > _MESSAGE_LINES or (len(lines) > 1 and any(map(_BLOCKS.match, lines))):
         return False
     plain = _QUOTED.sub("_", text)[:_MESSAGE]
     if _WORKED.match(plain) or _SUCCESS.search(plain):
+        return False
+    label = _LABEL.match(text)
+    if label and not any(said.search(label[1]) for said in (_HEADS, _PHRASES, _FOREIGN)):
         return False
     beginning = plain[:_SENTENCE]
     if _HEADS.match(plain) or _NAMES.search(beginning) or _PHRASES.search(beginning) or _HTTP_WITHIN.search(beginning):
         return True
     sentence = _SENTENCE if plain.isascii() or not _DENSE.search(plain) else _DENSE_SENTENCE
-    if len(plain) <= sentence and _FOREIGN.search(plain):
-        return True
-    return len(plain) <= 2 * _SENTENCE and bool(_PHRASES.search(plain[-_SENTENCE:]))
+    return len(plain) <= sentence and bool(_FOREIGN.search(plain))
 
 
 def _table(lines: list[str]) -> bool:
-    """Whether the lines are rows of as many cells each."""
-    cells = {len(_CELLS.findall(line)) for line in lines[:_MESSAGE_LINES]}
-    return len(lines) > 1 and len(cells) == 1 and cells != {0}
+    """Whether the lines are rows of cells, or fields by name: data, whatever it speaks of."""
+    if len(lines) < 2:
+        return False
+    first = lines[:_MESSAGE_LINES]
+    cells = [len(_CELLS.findall(line.strip())) for line in first]
+    rows = all(cells) and (len(set(cells)) == 1 or (len(first) > 2 and cells[0] > 1))
+    labels = {found[1] for found in map(_FIELD.match, first) if found}
+    return rows or (2 < len(first) == len(labels) and not any(map(_ERROR_HEAD.match, first)))
 
 
 def _broken(lines: list[str], tail: str) -> bool:
     """Whether a program printed it when it broke off."""
     near = lines[:_NEAR]
-    if _COMPILER.match(near[0][:400]):
-        return True
-    if _LAID_OUT.match(near[0]):
-        return False
     if any(_EXCEPTION.match(line[:300]) or _TRACEBACK.match(line[:200]) for line in near[:3]):
         return True
     stack = "\n".join(line[:400] for line in near)

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from actors.messages import ToolCall, VersionSpan, token_versions, version_number
-from actors.ports.completions import Choice
 from actors.ports.environments import Observation
 from actors.rollout.errors import EpisodeLost
+from actors.rollout.harness.choice import Choice
 
 
 class Completion(msgspec.Struct, frozen=True):

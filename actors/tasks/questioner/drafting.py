@@ -9,7 +9,6 @@ import msgspec
 from actors.messages import Task, derived_id
 from actors.ports.environments import Profile
 from actors.ports.models import Draft
-from actors.ports.reference_calls import SyntheticTaskSpec, Verifier
 from actors.tasks.questioner.arguments import Surroundings, Values
 from actors.tasks.questioner.filters import Proposal
 from actors.tasks.questioner.goal_templates import generic
@@ -19,6 +18,7 @@ from actors.tasks.questioner.programs import Program, perform
 from actors.tasks.questioner.settings import Preferences
 from actors.tasks.questioner.state import Known, QuestionerState
 from actors.tasks.questioner.values import as_text, differences, leaves, telling
+from actors.tasks.reference_calls import SyntheticTaskSpec, Verifier
 
 _DIFFICULTY = {1: 0.3, 2: 0.5, 3: 0.7}
 _ANSWER = 60

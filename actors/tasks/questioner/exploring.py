@@ -8,7 +8,6 @@ import random
 from typing import Any
 
 from actors.messages import Task
-from actors.ports.reference_calls import ReferenceCall
 from actors.tasks.questioner.arguments import Parameter, Surroundings, Values, function_of
 from actors.tasks.questioner.errors import WorldLost
 from actors.tasks.questioner.instance_pool import InstancePool, Made, Session
@@ -16,6 +15,7 @@ from actors.tasks.questioner.model import EnvironmentModel
 from actors.tasks.questioner.programs import program_of
 from actors.tasks.questioner.settings import ProbeSettings
 from actors.tasks.questioner.values import leaves
+from actors.tasks.reference_calls import ReferenceCall
 
 _OPTIONAL = 0.2
 """How often a parameter that may be left out is not."""

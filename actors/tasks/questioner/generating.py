@@ -13,7 +13,6 @@ from actors.messages import Task, derived_id
 from actors.ports.environments import Environment
 from actors.ports.errors import AnswerRefused, ModelUnavailable
 from actors.ports.models import Draft, Embedder, TaskPhrasing
-from actors.ports.reference_calls import SyntheticTaskSpec, replay
 from actors.tasks.questioner.arguments import Values
 from actors.tasks.questioner.drafting import Drafter
 from actors.tasks.questioner.errors import BudgetSpent, SolverUnavailable, TaskFileMalformed, WorldLost
@@ -25,6 +24,7 @@ from actors.tasks.questioner.instance_pool import InstancePool
 from actors.tasks.questioner.settings import FilterSettings, Preferences, ProbeSettings, QuestionerSettings
 from actors.tasks.questioner.solving import EngineSolver
 from actors.tasks.questioner.state import Known, QuestionerState
+from actors.tasks.reference_calls import SyntheticTaskSpec, replay
 
 _FIRST_SEED = 1_000_000
 """Number of the first training task whose world is looked at; far from the rollout's, which begin at 0."""

@@ -13,10 +13,10 @@ import msgspec
 
 from actors.messages import Task
 from actors.ports.environments import Environment, Episode, Stateful
-from actors.ports.reference_calls import ReferenceCall, state_of
 from actors.ports.tool_answers.reader import failed
 from actors.tasks.questioner.errors import BudgetSpent, NotProbeable, WorldLost
 from actors.tasks.questioner.settings import ProbeSettings
+from actors.tasks.reference_calls import ReferenceCall, state_of
 
 T = TypeVar("T")
 _ANSWER = 65_536

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from actors.messages import derived_id
-from actors.ports.reference_calls import ReferenceCall
 from actors.ports.tool_answers.reader import parsed
 from actors.tasks.questioner.instance_pool import Execution, InstancePool, Made
 from actors.tasks.questioner.values import leaves, telling
+from actors.tasks.reference_calls import ReferenceCall
 
 _SHAPE = 400
 """Characters of one operation's description; longer ones are their digest."""

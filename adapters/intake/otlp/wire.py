@@ -2,10 +2,6 @@
 
 Answers follow the specification of OTLP/HTTP: a partial success where spans were not taken, `google.rpc.Status` where
 the whole request was not.
-
-OtlpError
-├── InvalidExport      the body is no export; sending it again would not help
-└── UnsupportedMedia   an encoding of the body that is not spoken here
 """
 
 import base64
@@ -31,22 +27,21 @@ _TYPES: dict[str, Encoding] = {"application/x-protobuf": "protobuf", "applicatio
 MEDIA: dict[Encoding, str] = {encoding: media for media, encoding in _TYPES.items()}
 _MAX_MESSAGE = 1000
 """Bytes of a refusal's text."""
+_INVALID_ARGUMENT = 3
+_GRPC = {401: 16, 429: 8, 503: 14}
+"""gRPC's codes of the refusals that are no invalid argument."""
 _ERROR = 2
 """Status code of a span that failed."""
 _NANO = 1e-9
 """Times on the wire are in nanoseconds."""
 
 
-class OtlpError(AdapterError):
-    """Root of this package's errors."""
+class Refused(AdapterError):
+    """An export that is not taken, and the HTTP status that tells its sender whether to come again."""
 
-
-class InvalidExport(OtlpError):
-    """Names what is wrong with the body."""
-
-
-class UnsupportedMedia(OtlpError):
-    """Names the content type or encoding, and those that are spoken."""
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,46 +68,39 @@ class Export(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encoding_of(content_type: str) -> Encoding:
-    """
-    Raises:
-        UnsupportedMedia: neither of the two.
-    """
+    """The encoding of a body by its content type; `Refused` if it is neither of the two."""
     media = content_type.partition(";")[0].strip().lower()
     if media not in _TYPES:
-        raise UnsupportedMedia(f"content type {media or 'missing'!r}: send {' or '.join(_TYPES)}")
+        raise Refused(415, f"content type {media or 'missing'!r}: send {' or '.join(_TYPES)}")
     return _TYPES[media]
 
 
-def inflated(data: bytes, content_encoding: str, limit: int) -> bytes | None:
-    """`data` without its content encoding; None if that is more than `limit` bytes.
-
-    Raises:
-        UnsupportedMedia: another encoding than gzip.
-        InvalidExport: it is not what it says.
-    """
+def inflated(data: bytes, content_encoding: str, limit: int) -> bytes:
+    """`data` without its content encoding; `Refused` if that is more than `limit` bytes, or not what it says."""
     encoding = content_encoding.strip().lower()
     if encoding in ("", "identity"):
-        return data if len(data) <= limit else None
+        return data
     if encoding != "gzip":
-        raise UnsupportedMedia(f"content encoding {encoding!r}: send gzip, or none")
+        raise Refused(415, f"content encoding {encoding!r}: send gzip, or none")
     stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
         plain = stream.decompress(data, limit + 1)
     except zlib.error as error:
-        raise InvalidExport(f"the body is not gzip: {error}") from error
+        raise Refused(400, f"the body is not gzip: {error}") from error
     if len(plain) > limit:
-        return None
+        raise too_large(limit)
     if not stream.eof:
-        raise InvalidExport("the gzip body is cut off")
+        raise Refused(400, "the gzip body is cut off")
     return plain
 
 
-def decode(encoding: Encoding, data: bytes) -> Export:
-    """The spans in `data`; those with ids that are none are counted. Unknown fields are skipped.
+def too_large(limit: int) -> Refused:
+    return Refused(413, f"more than {limit} bytes: have the exporter send smaller batches")
 
-    Raises:
-        InvalidExport: no export, or nested deeper than protobuf allows.
-    """
+
+def decode(encoding: Encoding, data: bytes) -> Export:
+    """The spans in `data`; those with ids that are none are counted. Unknown fields are skipped. `Refused` if it is no
+    export, or nested deeper than protobuf allows."""
     try:
         if encoding == "json":
             request = json_format.Parse(data, ExportTraceServiceRequest(), ignore_unknown_fields=True)
@@ -120,7 +108,7 @@ def decode(encoding: Encoding, data: bytes) -> Export:
             request = ExportTraceServiceRequest.FromString(data)
         return _export(request, hexadecimal=encoding == "json")
     except (DecodeError, json_format.Error, RecursionError, ValueError) as error:
-        raise InvalidExport(f"no traces export: {error}") from error
+        raise Refused(400, f"no traces export: {error}") from error
 
 
 def _export(request: ExportTraceServiceRequest, *, hexadecimal: bool) -> Export:
@@ -179,12 +167,9 @@ def answer(encoding: Encoding, refused: int = 0, message: str = "") -> bytes:
     return json_format.MessageToJson(told, indent=None).encode() if encoding == "json" else told.SerializeToString()
 
 
-def complaint(encoding: Encoding, code: int, message: str) -> bytes:
-    """The body of a 4xx or 5xx: a `google.rpc.Status`.
-
-    Args:
-        code: of gRPC.
-    """
+def complaint(encoding: Encoding, status: int, message: str) -> bytes:
+    """The body of an answer with `status`: a `google.rpc.Status`."""
+    code = _GRPC.get(status, _INVALID_ARGUMENT)
     if encoding == "json":
         return msgspec.json.encode({"code": code, "message": message})
     text = message.encode()[:_MAX_MESSAGE].decode("utf-8", "ignore")

@@ -1,5 +1,8 @@
 """Arguments against the JSON schema of a tool."""
 
+import socket
+import time
+
 import pytest
 
 from actors.ports.json_schema import fits
@@ -56,3 +59,29 @@ def test_a_schema_that_contains_itself_comes_to_an_end():
     value: list = []
     value.append(value)
     assert fits(value, schema)
+
+
+def test_references_are_followed_within_the_schema():
+    schema = {"properties": {"leg": {"$ref": "#/$defs/Leg"}}, "$defs": {"Leg": OBJECT}}
+    assert fits({"leg": {"to": "Oslo"}}, schema)
+    assert not fits({"leg": {"by": "train"}}, schema)
+
+
+def test_no_schema_makes_us_fetch_anything():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        assert fits({"to": 1}, {"$ref": f"http://127.0.0.1:{listener.getsockname()[1]}/schema.json"})
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_a_schema_that_would_take_for_ever_is_given_up_as_one_that_allows_everything():
+    twice = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
+    slow = {"$ref": "#/$defs/d0", "$defs": {**twice, "d40": {}}}
+    deep: dict = {"type": "string"}
+    for _ in range(10_000):
+        deep = {"allOf": [deep]}
+    began = time.process_time()
+    for schema in (slow, deep, {"type": "string", "pattern": "(a+)+$"}):
+        assert fits("a" * 40 + "!", schema)
+    assert time.process_time() - began < 2.0

@@ -95,7 +95,7 @@ async def test_with_sqlite_whoever_starts_leads_at_once_under_a_new_epoch(tmp_pa
         assert found.taken
         lead.keep(found.epoch)
         store.lead = lead
-        await store.confirm_lead()
+        await store.change(lambda connection: None)
         epochs.append(found.epoch)
         assert lead.leads
     assert epochs[1] == epochs[0] + 1

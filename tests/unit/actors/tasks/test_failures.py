@@ -10,7 +10,6 @@ from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import cluster_of
 from actors.kinds.levels import ENOUGH
 from actors.messages import Attributed, Feedback, OutcomeChanged, Step, Task, ToolCall, Trajectory
-from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.store import Joined, Store
 from actors.store.erasing import Selector
 from actors.store.tables import TaskSources
@@ -18,6 +17,7 @@ from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME
 from actors.tasks import failures
 from actors.tasks.failures import LiveFailures
+from actors.tasks.reference_calls import SyntheticTaskSpec
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk

@@ -9,11 +9,11 @@ import pytest
 from actors.curation.curriculum import Curriculum
 from actors.kinds.clusters import cluster_of
 from actors.messages import Task
-from actors.ports.reference_calls import ReferenceCall, SyntheticTaskSpec
 from actors.store import Store
 from actors.store.tasks import TaskState
 from actors.tasks import mixture as mixing
 from actors.tasks.mixture import Mixture
+from actors.tasks.reference_calls import ReferenceCall, SyntheticTaskSpec
 
 pytestmark = pytest.mark.anyio
 

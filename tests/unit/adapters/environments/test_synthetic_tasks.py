@@ -11,7 +11,7 @@ from actors.messages import Step, Task, ToolCall
 from actors.ports.environments import Episode, Observation
 from actors.ports.errors import EnvironmentFailed, ModelUnavailable
 from actors.ports.models import Grade
-from actors.ports.reference_calls import ReferenceCall
+from actors.tasks.reference_calls import ReferenceCall
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk
 from adapters.environments.travel.desk import Desk

@@ -104,12 +104,12 @@ def test_a_line_can_be_read_by_a_person() -> None:
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        (b"nonsense", "no JSON object"),
-        (b"[1]", "no JSON object"),
-        (b'{"type": "batch"}', "type is none of"),
-        (b'{"type": ["x"]}', "type is none of"),
+        (b"nonsense", "JSON is malformed"),
+        (b"[1]", "Expected `object`"),
+        (b'{"type": "batch"}', "'batch' - at `\\$.type`"),
+        (b'{"type": ["x"]}', "at `\\$.type`"),
         (b'{"type": "exchange"}', "required field"),
-        (b'{"type": "attributed", "id": "x"}', "without its trajectory"),
+        (b'{"type": "attributed", "id": "x"}', "required field `trajectory`"),
         (line(schema=99), "newer evolved"),
         (line(goal=7), "goal"),
         (line(rows=7), "Expected `array`"),

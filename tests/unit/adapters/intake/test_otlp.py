@@ -12,7 +12,7 @@ from actors.messages import Exchange
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.otlp import wire
 from adapters.intake.otlp.calls import SpanSettings, exchange_from
-from adapters.intake.otlp.wire import Export, InvalidExport, Span, decode
+from adapters.intake.otlp.wire import Export, Refused, Span, decode
 from tests.support.otlp import as_json, calls_of, export, recorded
 
 KEY = (b"t" * 16, b"s" * 8)
@@ -190,14 +190,14 @@ def test_a_body_that_is_no_export_is_refused() -> None:
     body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [nested]}]}]}).encode()
     for encoding in ("json", "protobuf"):
         for data in (b"\xff\xff", b"[" * 9000, b'{"resourceSpans": 3}', b"\x0a\x05x", body):
-            with pytest.raises(InvalidExport, match="no traces export"):
+            with pytest.raises(Refused, match="no traces export"):
                 decode(encoding, data)
-    with pytest.raises(InvalidExport, match="cut off"):
+    with pytest.raises(Refused, match="cut off"):
         wire.inflated(gzip.compress(b"x" * 100)[:-5], "gzip", 100)
 
 
 def test_a_refusal_is_told_as_the_protocol_has_it() -> None:
     # As protobuf writes a google.rpc.Status: field 1, the code, then field 2, the message with its length.
-    assert wire.complaint("protobuf", 14, "later, é") == b"\x08\x0e\x12\x09later, \xc3\xa9"
-    assert wire.complaint("protobuf", 14, "x" * 3000) == b"\x08\x0e\x12\xe8\x07" + b"x" * 1000
-    assert json.loads(wire.complaint("json", 3, "bad")) == {"code": 3, "message": "bad"}
+    assert wire.complaint("protobuf", 503, "later, é") == b"\x08\x0e\x12\x09later, \xc3\xa9"
+    assert wire.complaint("protobuf", 503, "x" * 3000) == b"\x08\x0e\x12\xe8\x07" + b"x" * 1000
+    assert json.loads(wire.complaint("json", 413, "bad")) == {"code": 3, "message": "bad"}

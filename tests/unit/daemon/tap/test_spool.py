@@ -10,7 +10,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from daemon.tap import spool_reader
-from daemon.tap.segments import FRAME_BYTES, HEAD_BYTES, Cursor, frame, read_cursor, segment_numbers, segment_path
+from daemon.tap.segments import (
+    FRAME_BYTES,
+    HEAD_BYTES,
+    OTLP,
+    Cursor,
+    frame,
+    read_cursor,
+    segment_numbers,
+    segment_path,
+)
 from daemon.tap.spool import SpoolLimits, SpoolWriter
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.full_disk import full_disk
@@ -198,6 +207,17 @@ def test_the_disk_quota_sheds_and_lets_in_again_once_there_is_room(tmp_path: Pat
     assert writer.offer(key(99), b"again")
     writer.close(within())
     assert payloads(SpoolReader(tmp_path))[-1] == b"again"
+
+
+def test_all_taps_of_a_machine_and_telemetry_share_the_quota(tmp_path: Path) -> None:
+    limits, record = SpoolLimits(disk_bytes=1000, segment_bytes=100), [(key(0), b"x" * 80)]
+    first, second, third = (SpoolWriter(tmp_path / place, limits) for place in ("0", "1", OTLP))
+    assert all(first.append(record) for _ in range(3))
+    assert second.append(record)
+    while second.append(record):
+        assert second.written < 10
+    assert not third.append(record)
+    assert sum(path.stat().st_size for path in tmp_path.glob("*/*.seg")) <= 1000
 
 
 def test_a_broken_spool_keeps_records_in_memory_until_it_works_again(tmp_path: Path) -> None:

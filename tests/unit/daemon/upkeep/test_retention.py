@@ -4,9 +4,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import structlog
 
-from actors.messages import BatchOrder, Candidate, Experience, Feedback, Serving, Step, Task, Verdict
+from actors.messages import BatchOrder, Candidate, Experience, Feedback, Step, Task
 from actors.store import Dropped, Joined, Store
 from actors.store.archive import ask
 from actors.store.integrity import check
@@ -22,7 +21,7 @@ NOW = 1000 * DAY
 
 
 def keep(**given: float) -> Keep:
-    return msgspec.structs.replace(Keep(runs_days=365.0, calls_days=90.0, versions=8, state_gb=0.0), **given)
+    return msgspec.structs.replace(Keep(runs_days=365.0, calls_days=90.0, versions=8), **given)
 
 
 class Kept:
@@ -43,21 +42,12 @@ class Kept:
         if dropped:
             await self.store.save([Dropped(id=key, reason="too old")])
 
-    def retention(self, state_bytes: int = 0) -> Retention:
+    def retention(self) -> Retention:
         path = Path(self.url.removeprefix("sqlite:///")) if self.url.startswith("sqlite") else None
         return Retention(
-            keep(state_gb=state_bytes / (1 << 30)), store=self.store, state=self.state, database=path,
+            keep(), store=self.store, state=self.state, database=path,
             clock=lambda: NOW, pause=0.0,
         )  # fmt: skip
-
-    def version(self, number: int, size: int = 1000) -> Path:
-        path = self.state / "versions" / f"v{number:06d}"
-        path.mkdir(parents=True)
-        (path / "model.safetensors").write_bytes(b"w" * size)
-        return path
-
-    def versions(self) -> list[int]:
-        return sorted(int(path.name[1:]) for path in (self.state / "versions").glob("v*"))
 
     async def there(self, *keys: str) -> list[str]:
         return [key for key in keys if await self.store.trajectory(key) is not None]
@@ -123,43 +113,6 @@ async def test_orders_that_nothing_came_of_go_but_the_newest(kept: Kept) -> None
     await kept.store.save([*orders, version])
     await kept.retention().round()
     assert {order.id for order in await kept.store.newest(BatchOrder)} == {"answered", "newest"}
-
-
-@pytest.mark.promise
-async def test_beyond_the_limit_the_oldest_runs_go_then_weights_and_what_is_needed_stays(kept: Kept) -> None:
-    for days in (40, 20, 2, 0.5):
-        await kept.run(f"run-{days}", days)
-    await kept.run("pool", 40, dropped=False)
-    for number in range(9):
-        kept.version(number, 100_000)
-    large = exchange("large", 0, started=NOW - 40 * DAY, response=b" " * (6 << 20))
-    (kept.state / "versions" / "pinned").write_text("3 serving\n")
-    serving = [
-        Serving(id=f"s{n}", engine="one", version=n, previous=0, path="", result="swapped", since=float(n))
-        for n in (1, 2, 4)
-    ]
-    candidate = [Candidate(id=f"c{n}", version=n, parent=n - 1, path="", files=(), manifest="") for n in range(1, 9)]
-    rejected = Verdict(id="j", version=5, path="", manifest="", incumbent=0, decision="reject", reason="")
-    await kept.store.save([large, *serving, *candidate, rejected])
-    first = kept.retention()
-    await first.round()
-    total = first.total
-    local = kept.url.startswith("sqlite")
-
-    await kept.retention(total - (1 << 20 if local else 1)).round()
-    assert await kept.there("run-40", "run-20") == (["run-20"] if local else ["run-40", "run-20"])
-    assert kept.versions() == ([*range(9)] if local else [0, *range(2, 9)])
-
-    retention = kept.retention(1)  # more than there is to take out
-    with structlog.testing.capture_logs() as logs:
-        await retention.round()
-    assert await kept.there("run-40", "run-20", "run-2", "run-0.5", "pool") == (
-        ["run-0.5", "pool"] if local else ["run-40", "run-20", "run-2", "run-0.5", "pool"]
-    )
-    assert kept.versions() == [0, 2, 3, 4, 6, 7, 8]
-    assert retention.rows["versions"] > 0
-    (warned,) = [entry for entry in logs if entry["event"] == "state_over_limit"]
-    assert (warned["limit"], warned["in_use"]) == (1, retention.total)
 
 
 async def test_many_rows_go_in_small_transactions(kept: Kept) -> None:

@@ -4,7 +4,7 @@ import json
 import random
 import time
 
-from actors.ports.tool_answers.reader import documents, failed, flagged, read
+from actors.ports.tool_answers.reader import documents, failed, flagged
 from tests.benchmarks.tool_results import load
 
 FAILED = [
@@ -58,8 +58,6 @@ OK = [
     "id,status\n1,failed\n2,ok",
     "User has no orders.",
     "Het is gelukt: fout verholpen",
-]  # fmt: skip
-UNKNOWN = [
     "", "  \n", "null", "None", "{}",
     '{"data": {"a": {"x": 1}, "b": null}, "errors": [{"message": "b is gone", "path": ["b"]}]}',
     '[{"id": 1, "success": true}, {"id": 2, "success": false}]',
@@ -67,18 +65,18 @@ UNKNOWN = [
     '{"error": null}\n{"error": "no order"}',
     '{"rows": [1, 2, 3',
 ]  # fmt: skip
-WRONG = {"build": 6, "unseen": 4, "later": 3}
+WRONG = {"build": 6, "unseen": 4, "later": 3, "strange": 20, "blind": 20}
 
 
 def test_of_the_labelled_answers_no_more_are_told_wrong_than_ever() -> None:
-    """719 answers of APIs, MCP servers, frameworks and runtimes, of which the reader was built on 455."""
-    wrong = {part: [case.text for case in load(part) if read(case.text) != case.label] for part in WRONG}
+    """996 answers of APIs, MCP servers, frameworks, runtimes and by hand, of which the reader was built on 641."""
+    wrong = {part: [c.text for c in load(part) if failed(c.text) != (c.label == "failed")] for part in WRONG}
     assert {part: len(texts) for part, texts in wrong.items()} == WRONG, wrong
 
 
-def test_a_failure_is_seen_what_only_speaks_of_errors_is_fine_and_a_part_is_unknown() -> None:
-    for verdict, answers in (("failed", FAILED), ("ok", OK), ("unknown", UNKNOWN)):
-        assert [answer for answer in answers if read(answer) != verdict] == []
+def test_a_failure_is_seen_and_what_only_speaks_of_errors_or_failed_in_part_is_none() -> None:
+    assert [answer for answer in FAILED if not failed(answer)] == []
+    assert [answer for answer in OK if failed(answer)] == []
 
 
 def test_content_parts_and_structured_content_are_read_like_text() -> None:
@@ -92,13 +90,13 @@ def test_a_flag_beside_the_text_is_kept_as_words() -> None:
     assert flagged("3 orders", False) == "3 orders"
     assert flagged("Error: no order", True) == "Error: no order"
     for text in ("0", "", "Division by zero\n" * 400, '{"rows": []}'):
-        assert read(flagged(text, True)) == "failed"
+        assert failed(flagged(text, True))
 
 
 def test_results_of_parallel_calls_are_told_apart() -> None:
     assert documents('{"a": 1}\n{"error": "x"}') == [{"a": 1}, {"error": "x"}]
     assert documents(" ") == []
-    assert read('{"error": "a"}\n{"error": "b"}') == "failed"
+    assert failed('{"error": "a"}\n{"error": "b"}')
 
 
 def test_a_megabyte_is_read_in_no_time() -> None:
@@ -112,22 +110,22 @@ def test_a_megabyte_is_read_in_no_time() -> None:
     ]  # fmt: skip
     for text in texts:
         began = time.process_time()
-        read(text)
+        failed(text)
         assert time.process_time() - began < 1.0, text[:20]
 
 
 def test_nothing_makes_it_raise() -> None:
     rng = random.Random(5)
-    pieces = [*FAILED, *OK, *UNKNOWN]
+    pieces = [*FAILED, *OK]
     for _ in range(3_000):
         one, other = rng.choice(pieces), rng.choice(pieces)
         text = one[: rng.randrange(len(one) + 1)] + other[rng.randrange(len(other) + 1) :]
-        assert read(text) in ("ok", "failed", "unknown")
+        failed(text)
         raw = bytearray(text.encode())
         for _ in range(3):
             if raw:
                 raw[rng.randrange(len(raw))] = rng.randrange(256)
-        read(bytes(raw))
+        failed(bytes(raw))
     deep = {"content": {"content": {"content": {"content": {"content": "x"}}}}}
     for value in (None, 0, 1.5, True, [], {}, [[[[[[1]]]]]], deep, "\ud800", "[" * 100_000, float("nan")):
-        read(value)
+        failed(value)

@@ -8,7 +8,6 @@ import pytest
 
 from actors.messages import Task
 from actors.ports.environments import Environment
-from actors.ports.reference_calls import ReferenceCall
 from actors.tasks.questioner.errors import NotProbeable
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.instance_pool import InstancePool, Made
@@ -16,6 +15,7 @@ from actors.tasks.questioner.programs import program_of
 from actors.tasks.questioner.settings import ProbeSettings, QuestionerSettings
 from actors.tasks.questioner.shrinking import shrink
 from actors.tasks.questioner.state import QuestionerState
+from actors.tasks.reference_calls import ReferenceCall
 from adapters.environments.travel import TravelDesk
 from tests.support.fakes import FakeEnvironment
 from tests.support.ledger import Ledger

@@ -9,12 +9,12 @@ import pytest
 
 from actors.messages import Task, ToolCall
 from actors.ports.environments import Environment, Episode
-from actors.ports.reference_calls import SyntheticTaskSpec
 from actors.tasks.questioner.filters import Dropped, Filters, Proposal
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.questioner.programs import Argument, Operation, Program
 from actors.tasks.questioner.settings import FilterSettings, Preferences, ProbeSettings, QuestionerSettings
 from actors.tasks.questioner.state import QuestionerState, read, write
+from actors.tasks.reference_calls import SyntheticTaskSpec
 from adapters.embedders.hashing import HashingEmbedder
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.environments.travel import Drift, TravelDesk

@@ -1,18 +1,21 @@
-"""`evolved import`: JSONL onto the bus.
+"""`evolved export` and `evolved import`: records as JSONL, out of the store and onto the bus.
 
+    store (read-only) -> to_line -> FILE
     FILE -> from_line / from_chat -> redaction -> traffic.exchange, traffic.feedback, trajectory.closed
 
-One daemon owns a store, so an import never writes to it: it publishes, as the tap's shipper does, under ids that follow
-from the records. What is imported again is recognised; while no daemon runs, it waits on the bus.
+One daemon owns a store, so an import never writes to it: it publishes, as the shipper does, under ids that follow from
+the records. What is imported again is recognised; while no daemon runs, it waits on the bus.
 """
 
 import gzip
+import random
 import sys
 import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -20,32 +23,103 @@ from typing import IO, Any, Literal
 import anyio
 import anyio.to_thread
 import msgspec
+import structlog
 
 from actors.messages import Attributed, Exchange, Feedback, Step, ToolCall, Trajectory
+from actors.messages.files import writing_whole
+from actors.store.archive import Archive, Kind
+from actors.store.errors import StoreError, StoreUnavailable
 from actors.system import runtime
 from actors.system.bus import Bus
-from actors.system.errors import BusUnavailable
+from actors.system.lifecycle import Lifecycle
 from actors.system.outgoing import Outgoing, outgoing
+from actors.system.patience import Patience
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
-from adapters.intake.jsonl import InvalidLine, from_chat, from_line, kind_of
+from adapters.intake.jsonl import InvalidLine, Record, from_chat, from_line, kind_of, to_line
 from adapters.redaction import Redactor
-from daemon.errors import CommandFailed
-from daemon.ingest.jsonl_export import Progress, Report
+from daemon.errors import CommandFailed, ConfigError
 from daemon.processes.bus_connection import open_bus
 from daemon.processes.tap_settings import redaction
 from daemon.settings.tables import Config
 
 Kinds = Literal["auto", "trajectories", "exchanges", "feedback", "chat"]
+Report = Callable[[str], None]
 
 IMPORTED = "imported"
 """Why imported records are not trained on."""
 _BATCH, _BATCH_BYTES = 256, 4 << 20
 _MAX_LINE = 256 << 20
 _SHOWN = 20
-"""Bad lines that are shown one by one."""
+"""Bad lines that are told one by one."""
 _CONNECT_SECONDS = 5.0
+_WAIT_SECONDS = 60.0
+"""The bus may take nothing for so long."""
+_REPORT_SECONDS = 2.0
 _CLOSED = (OSError, EOFError, zlib.error)
 """What a file may do while it is read: `gzip` has its own ways of being cut off."""
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+class Progress:
+    """Says how far it is, every two seconds: nothing about what takes less."""
+
+    def __init__(self, say: Report, what: str) -> None:
+        self._say, self._what = say, what
+        self._began = self._said = time.monotonic()
+
+    def at(self, number: int) -> None:
+        now = time.monotonic()
+        if now - self._said >= _REPORT_SECONDS:
+            self._said = now
+            self._say(f"{number:,} {self._what}, {number / (now - self._began):,.0f}/s")
+
+
+def export(
+    config: Config,
+    out: str,
+    kind: Kind,
+    *,
+    since: float | None = None,
+    until: float | None = None,
+    tenant: str | None = None,
+    say: Report,
+) -> int:
+    """Write the records of `kind` to the file `out`, or to standard output for "-"; returns how many."""
+    try:
+        archive = Archive(
+            config.store_url, kind, since=since, until=until, tenant=tenant, password_file=config.database.password_file
+        )
+    except StoreError as error:
+        raise CommandFailed(str(error)) from error
+    progress, number = Progress(say, f"of {len(archive):,} {kind}"), 0
+    try:
+        with _writing(out) as file:
+            for record in archive:
+                assert isinstance(record, Record)
+                file.write(to_line(record) + b"\n")
+                number += 1
+                progress.at(number)
+    except StoreUnavailable as error:
+        raise CommandFailed(f"the store went away after {number} records: {error}") from error
+    except OSError as error:
+        raise CommandFailed(f"{out}: {error.strerror or error}") from error
+    return number
+
+
+@contextmanager
+def _writing(out: str) -> Iterator[IO[bytes]]:
+    """The file at `out`, for its owner alone: there from the moment that it is whole."""
+    if out == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(out)
+    with writing_whole(path, mode=0o600) as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                yield packed  # type: ignore[misc]  # an IO[bytes] in all but name
+        else:
+            yield file
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,15 +131,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     trainable: bool = False
     """The file is of this very installation: token ids and weight versions mean the same here."""
     dry_run: bool = False
-    wait: float = 60.0
-    """Seconds in which the bus may take nothing."""
-
-
-class Bad(msgspec.Struct, frozen=True):
-    """A line that was not imported."""
-
-    line: int
-    reason: str
 
 
 class Summary(msgspec.Struct):
@@ -75,65 +140,61 @@ class Summary(msgspec.Struct):
     records: dict[str, int] = {}
     """By kind; a conversation is as many exchanges as it has answers, and one feedback."""
     bad: int = 0
-    shown: list[Bad] = []
     redacted: dict[str, int] = {}
     published: int = 0
-    stopped_at: int | None = None
-    """First line of what the bus did not take any more; none if it took all."""
-    problem: str = ""
 
 
 def import_file(config: Config, source: str, options: Options, *, say: Report) -> Summary:
-    """Publish the records in the file `source`, or from standard input for "-"."""
+    """Publish the records in the file `source`, or from standard input for "-"; bad lines are told and left out.
+
+    Raises:
+        CommandFailed: the file cannot be read to its end, or the broker takes nothing.
+    """
     if source != "-" and not Path(source).is_file():
         raise CommandFailed(f"{source}: no such file")
-    if options.dry_run:
-        return anyio.run(partial(_import, config, None, source, options, say))
+    reader = Reader(options, Redactor(redaction(config)), say)
 
-    async def connected(host: runtime.Host) -> Summary:
+    async def connected(host: runtime.Host) -> None:
         bus = await open_bus(config, host, "import", _CONNECT_SECONDS)
         try:
-            return await _import(config, bus, source, options, say)
+            await publish_file(bus, source, reader, say)
         finally:
             await bus.aclose()
 
-    return runtime.run(connected)
+    if options.dry_run:
+        anyio.run(publish_file, None, source, reader, say)
+    else:
+        runtime.run(connected)
+    return reader.summary
 
 
-async def _import(config: Config, bus: Bus | None, source: str, options: Options, say: Report) -> Summary:
-    summary = Summary(records={}, shown=[], redacted={})
-    reader = Reader(options, Redactor(redaction(config)), summary)
-    progress = Progress(say, "lines")
+async def publish_file(
+    bus: Bus | None, source: str, reader: "Reader", say: Report, *, wait: float = _WAIT_SECONDS
+) -> None:
+    """Publish what `reader` makes of the lines; the bus may take nothing for `wait` seconds."""
+    summary, progress = reader.summary, Progress(say, "lines")
+    patience = Patience(
+        Lifecycle("import"), structlog.get_logger(__name__), rng=random.Random(), longest=2.0,
+        waited=lambda error: say(f"the broker takes nothing: {error}"),
+    )  # fmt: skip
     try:
         with _reading(source) as file:
             batches = _batches(file, reader)
             while (batch := await anyio.to_thread.run_sync(next, batches, None)) is not None:
                 first, items = batch
                 if bus is not None:
-                    summary.problem = await _publish(bus, items, options.wait)
-                    if summary.problem:
-                        summary.stopped_at = first
-                        break
-                    summary.published += len(items)
+                    with anyio.move_on_after(wait) as waiting:
+                        await patience.insist(partial(bus.publish, items))
+                        summary.published += len(items)
+                    if waiting.cancelled_caught:
+                        raise CommandFailed(
+                            f"the broker took nothing for {wait:g} s; everything before line {first} is in. "
+                            "Run the same command again: what is in is recognised"
+                        )
                 progress.at(summary.lines)
     except _CLOSED as error:
         text = getattr(error, "strerror", None) or str(error)
         raise CommandFailed(f"{source}, after line {summary.lines}: {text}") from error
-    return summary
-
-
-async def _publish(bus: Bus, items: list[Outgoing], seconds: float) -> str:
-    """Empty once the bus has them; else why it has not after `seconds`."""
-    end, delay = anyio.current_time() + seconds, 0.1
-    while True:
-        try:
-            await bus.publish(items)
-            return ""
-        except BusUnavailable as error:
-            if anyio.current_time() + delay > end:
-                return f"{type(error).__name__}: {error}"
-        await anyio.sleep(delay)
-        delay = min(2.0, 2 * delay)
 
 
 def _batches(file: IO[bytes], reader: "Reader") -> Iterator[tuple[int, list[Outgoing]]]:
@@ -161,15 +222,16 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 class Reader:
-    """Lines to what is published of them; counts in a `Summary`."""
+    """Lines to what is published of them; counts in its `summary`."""
 
-    def __init__(self, options: Options, redactor: Redactor, summary: Summary) -> None:
-        self._options, self._redactor, self._summary = options, redactor, summary
+    def __init__(self, options: Options, redactor: Redactor, say: Report) -> None:
+        self._options, self._redactor, self._say = options, redactor, say
         self._now = time.time()
+        self.summary = Summary(records={}, redacted={})
 
     def read(self, number: int, line: bytes) -> list[Outgoing]:
         """What line `number` publishes; nothing if it is empty or bad."""
-        self._summary.lines = number
+        self.summary.lines = number
         line = line.rstrip(b"\r\n")
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
@@ -178,13 +240,13 @@ class Reader:
         try:
             records = self._records(line)
         except InvalidLine as error:
-            self._summary.bad += 1
-            if len(self._summary.shown) < _SHOWN:
-                self._summary.shown.append(Bad(number, str(error)[:300]))
+            self.summary.bad += 1
+            if self.summary.bad <= _SHOWN:
+                self._say(f"line {number}: {str(error)[:300]}")
             return []
         return [self._outgoing(record) for record in records]
 
-    def _records(self, line: bytes) -> list[Trajectory | Attributed | Exchange | Feedback]:
+    def _records(self, line: bytes) -> list[Record]:
         if len(line) > _MAX_LINE:
             raise InvalidLine(f"longer than {_MAX_LINE} bytes")
         kind = kind_of(line)
@@ -199,19 +261,20 @@ class Reader:
             )
         return [record]
 
-    def _outgoing(self, record: Trajectory | Attributed | Exchange | Feedback) -> Outgoing:
+    def _outgoing(self, record: Record) -> Outgoing:
         if isinstance(record, Attributed):
             record = record.trajectory
         if self._options.tenant is not None:
             record = msgspec.structs.replace(record, tenant=self._options.tenant)
-        kind = {Trajectory: "trajectories", Exchange: "exchanges", Feedback: "feedback"}[type(record)]
-        self._summary.records[kind] = self._summary.records.get(kind, 0) + 1
         if isinstance(record, Exchange):
-            return outgoing(TRAFFIC_EXCHANGE, self._exchange(record))
-        if isinstance(record, Feedback):
+            kind, sent = "exchanges", outgoing(TRAFFIC_EXCHANGE, self._exchange(record))
+        elif isinstance(record, Feedback):
             self._count(self._redactor.text(record.text)[1])
-            return outgoing(TRAFFIC_FEEDBACK, self._redactor.feedback(record))
-        return outgoing(TRAJECTORY_CLOSED, self._trajectory(record))
+            kind, sent = "feedback", outgoing(TRAFFIC_FEEDBACK, self._redactor.feedback(record))
+        else:
+            kind, sent = "trajectories", outgoing(TRAJECTORY_CLOSED, self._trajectory(record))
+        self.summary.records[kind] = self.summary.records.get(kind, 0) + 1
+        return sent
 
     def _exchange(self, exchange: Exchange) -> Exchange:
         exchange = msgspec.structs.replace(exchange, source="import")
@@ -247,7 +310,7 @@ class Reader:
     def _count(self, finds: dict[str, int]) -> None:
         for kind, number in finds.items():
             if number:
-                self._summary.redacted[kind] = self._summary.redacted.get(kind, 0) + number
+                self.summary.redacted[kind] = self.summary.redacted.get(kind, 0) + number
 
 
 def _step(step: Step, clean: Callable[[str], str]) -> Step:
@@ -262,3 +325,18 @@ def _reading(source: str) -> Iterator[IO[bytes]]:
         return
     with gzip.open(source, "rb") if source.endswith(".gz") else open(source, "rb") as file:
         yield file  # type: ignore[misc]  # an IO[bytes] in all but name
+
+
+def moment(text: str, now: float) -> float:
+    """Unix seconds of "2026-05-01", "2026-05-01T12:30+02:00" (else UTC), "36h" or "7d" ago, or unix seconds."""
+    try:
+        if text[-1:] in _UNITS:
+            return now - float(text[:-1]) * _UNITS[text[-1]]
+        if text.replace(".", "", 1).isdecimal() and "-" not in text and len(text) >= 9:
+            return float(text)
+        found = datetime.fromisoformat(text)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"{text!r} is no time: write 2026-05-01, 2026-05-01T12:30, 7d (ago) or unix seconds"
+        ) from error

@@ -1,6 +1,6 @@
-"""A chat completion in OpenAI's form, as far as all who read one need it: what was said and called, and how likely.
+"""An answer of a chat completion, in OpenAI's form: what was said and called, and how likely.
 
-A reader that wants more of it (token ids, usage) has a `Choice` and a completion of its own.
+The gate reads it as it is; `completion` adds token ids and versions.
 """
 
 import msgspec
