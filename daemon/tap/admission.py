@@ -56,7 +56,11 @@ class Admission:
     """Lets requests in."""
 
     def __init__(self, settings: DoorSettings, *, clock: Callable[[], float]) -> None:
-        check_door(settings)
+        if settings.require_key and not settings.keys_file:
+            raise InvalidTapSettings(
+                "tap.require_key is on and there are no keys: nobody could come in; make one with "
+                "`evolved keys add --tenant NAME`"
+            )
         self._require, self._sampling = settings.require_key, settings.sampling
         self._keeps_all = set(settings.sampling.values()) == {1.0}
         self._ring: KeyRing | None = None
@@ -179,11 +183,3 @@ def is_this_machine(host: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def check_door(settings: DoorSettings) -> None:
-    if settings.require_key and not settings.keys_file:
-        raise InvalidTapSettings(
-            "tap.require_key is on and there are no keys: nobody could come in; make one with "
-            "`evolved keys add --tenant NAME`"
-        )

@@ -174,6 +174,7 @@ def test_who_finds_no_room_in_time_is_told_to_come_again(tmp_path: Path) -> None
         head = POST + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (MEGA + MEGA // 2)
         first.send(head)
         assert first.reader.line() == b"HTTP/1.1 100 Continue"
+        first.send(bytes(MEGA))  # which gives it time
         second.send(head)
         answer = second.response()
         assert (answer.status, answer.interim) == (503, [])
