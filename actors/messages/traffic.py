@@ -36,7 +36,9 @@ class Hints(msgspec.Struct, frozen=True, kw_only=True):
     """What a call says about the trajectory that it belongs to."""
 
     trajectory_id: str = ""
-    """Explicit: `x-evolved-trajectory` header or `metadata.trajectory_id` of the request."""
+    """Explicit: `x-evolved-trajectory` header, `/runs/ID` of the address, or the body's `metadata.trajectory_id`."""
+    agent: str = ""
+    """`/agents/NAME` of the address."""
     previous_response_id: str = ""
     conversation: str = ""
     """Conversation of the responses API that the call belongs to; an explicit trajectory id goes before it."""

@@ -1,11 +1,11 @@
 """Keys under which turns find each other: what a turn makes, what it takes up, and how feedback may name it."""
 
-import re
 from typing import Literal
 
 import msgspec
 
 from actors.messages import Feedback, Trajectory
+from actors.messages.dialects import guessable
 from actors.trajectories.parsed_exchange import ParsedExchange
 
 Key = tuple[str, str, str]
@@ -37,7 +37,6 @@ _LINKS = {
 
 _ECHOES = 8
 """Newest ids that a turn is linked by: enough to bridge calls that were lost, few enough for long runs."""
-_GUESSABLE = re.compile(r"(?:call|tool|functions?|fc)?[-_.:]?(?:\w+[:.])?\d{1,4}")
 
 
 class Index:
@@ -81,11 +80,6 @@ class Index:
                 del self._found[key]
         elif found == value:
             del self._found[key]
-
-
-def guessable(call_id: str) -> bool:
-    """Whether the id looks like one that an engine gives again and again, such as `call_0`."""
-    return len(call_id) < 24 and _GUESSABLE.fullmatch(call_id) is not None
 
 
 def named(turn: ParsedExchange) -> list[Key]:

@@ -62,6 +62,8 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     ended: float
     response_id: str
     custom_id: str = ""
+    agent: str = ""
+    """As the address names it."""
     explicit: str
     """Trajectory, or conversation, that the call named itself."""
     previous: str
@@ -155,6 +157,7 @@ def read_turn(
         ended=exchange.started + exchange.duration,
         response_id=exchange.response_id,
         custom_id=hints.custom_id,
+        agent=hints.agent,
         explicit=hints.trajectory_id or hints.conversation,
         previous=hints.previous_response_id,
         answered=_answered(items),

@@ -2,10 +2,11 @@
 
     turns of a trajectory -> `roles_of` -> one name a turn -> `handoffs` -> (from, to, at step, by which tool)
 
-A role's name is a label for people and a digest of what the role was told: the same agent has the same name in every
-session. Prompts and tool sets also change while an agent works (the time of day, a lesson, tools that are brought on
-request), and that must not make another agent of it: numbers do not count, the name goes by the prompt's beginning,
-and tools are compared only where prompts do not decide. Pure.
+A role has the name that its calls' address gives it (`/agents/NAME/v1`). Without one it is a label for people and a
+digest of what the role was told: the same agent has the same name in every session. Prompts and tool sets also change
+while an agent works (the time of day, a lesson, tools that are brought on request), and that must not make another
+agent of it: numbers do not count, the name goes by the prompt's beginning, and tools are compared only where prompts
+do not decide. Pure.
 """
 
 import re
@@ -34,7 +35,7 @@ _END = re.compile(r"an?|and|at|by|called|for|from|in|named|of|on|or|responsible|
 
 
 def roles_of(turns: Sequence[ParsedExchange]) -> list[str]:
-    """The role of each turn, such as `planner#1f0c2a9b`; empty for one without system prompt and tools.
+    """The role of each turn, such as `planner#1f0c2a9b`; empty for one without name, system prompt and tools.
 
     Args:
         turns: of one trajectory, by start.
@@ -49,16 +50,20 @@ def roles_of(turns: Sequence[ParsedExchange]) -> list[str]:
         alike = (
             first
             for first in newest
-            if _same(texts[number], texts[lasts[first]], tools[number], tools[lasts[first]], turn.depth > 0)
+            if turn.agent == turns[first].agent
+            and (
+                turn.agent
+                or _same(texts[number], texts[lasts[first]], tools[number], tools[lasts[first]], turn.depth > 0)
+            )
         )
         role = next(alike, number)
         # A last request without tools tells nothing about those that the role has.
         if tools[number] or not tools[lasts.get(role, number)]:
             lasts[role] = number
         found.append(role)
-    heads = {first: texts[first][:_HEAD] for first in lasts}
+    names = {first: turns[first].agent for first in lasts}
+    heads = {first: texts[first][:_HEAD] for first, name in names.items() if not name}
     shared = Counter(heads.values())
-    names: dict[int, str] = {}
     for first, head in heads.items():
         text = texts[first] if shared[head] > 1 else head
         own = "" if text and shared[head] == 1 else "\n".join(sorted(tools[first]))

@@ -165,6 +165,7 @@ class Strict:
         return msgspec.structs.replace(
             hints,
             trajectory_id=self.outer_id(hints.trajectory_id),
+            agent=self.outer_id(hints.agent),
             custom_id=self.outer_id(hints.custom_id),
             conversation=self.outer_id(hints.conversation),
             previous_response_id=self.inner_id(hints.previous_response_id),

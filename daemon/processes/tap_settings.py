@@ -8,7 +8,7 @@ from adapters.redaction import InvalidRedaction, PatternSettings, RedactionSetti
 from daemon.errors import ConfigError
 from daemon.settings.reading import address, nats_servers
 from daemon.settings.tables import Config, there
-from daemon.tap.admission import DoorSettings, TenantSettings
+from daemon.tap.admission import DoorSettings
 from daemon.tap.settings import TapSettings, UpstreamSettings
 
 ROUTES = Path("routes.json")
@@ -34,10 +34,7 @@ def tap(config: Config, number: int | None = None) -> TapSettings:
         max_body_bytes=limits.request_mb << 20, spool_disk_bytes=int(limits.spool_gb * (1 << 30)),
         door=DoorSettings(
             keys_file=str(config.keys or ""), require_key=tap.require_key,
-            tenants={
-                name: TenantSettings(sampling=one.share, calls_per_hour=one.calls_per_hour or None)
-                for name, one in config.tenants.items()
-            },
+            sampling={name: one.share for name, one in config.tenants.items()},
         ),
     )  # fmt: skip
 

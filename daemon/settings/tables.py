@@ -91,7 +91,6 @@ class Otlp(Table, frozen=True):
 
 class Tenant(Table, frozen=True):
     share: Share
-    calls_per_hour: Count
 
 
 class Pattern(Table, frozen=True):
@@ -209,7 +208,7 @@ class Keep(Table, frozen=True):
 
 
 class Limits(Table, frozen=True):
-    request_mb: Some
+    request_mb: Annotated[int, msgspec.Meta(ge=1, le=256)]
     first_answer_seconds: Above
     drain_seconds: Amount
     spool_gb: Above

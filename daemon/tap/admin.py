@@ -10,8 +10,7 @@ GET  /readyz               the same: a tap that drains has closed its port
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from daemon.tap.admission import Admission
-from daemon.tap.agent import Agent
-from daemon.tap.call import Call
+from daemon.tap.agent import AgentConnection
 from daemon.tap.errors import Refused
 from daemon.tap.http import response_bytes
 from daemon.tap.request import Head, Request
@@ -31,14 +30,13 @@ class AdminRoute:
     def admit(self, head: Head) -> None:
         self._door.admit_admin(head)
 
-    def answer(self, request: Request, agent: Agent) -> Call | None:
+    def answer(self, request: Request, agent: AgentConnection) -> None:
         path = request.path
         if path in (b"/healthz", b"/readyz"):
             data = response_bytes(200, b'{"status":"ok"}', close=agent.closing)
             agent.reply(data)
-            return None
+            return
         self.admit(request.head)
         if path != b"/metrics":
             raise Refused(404, "unknown_path", "here are /metrics, /healthz and /readyz")
         agent.reply(response_bytes(200, generate_latest(self._registry), content_type=CONTENT_TYPE_LATEST))
-        return None

@@ -1,45 +1,30 @@
 """The door: who may come in, on whose behalf, and whether anything is kept of the call.
 
-    request -> [key, tenant] -> Refused, or Visitor -> [opt-out, sampling, quota] -> keep or not
+    request -> [key, tenant] -> Refused, or Visitor -> [opt-out, page, sampling] -> keep or not
 
 Only a missing or wrong key turns a call away; what is ours to answer (feedback, the admin port) is closed to web pages
-as well. Everything else decides about the copy alone: above its quota, sampled out or opted out, a call passes as ever.
-Without keys, samples and quotas it is one look at the headers.
+as well. Everything else decides about the copy alone: sampled out or opted out, a call passes as ever. Without keys and
+samples it is one look at the headers.
 """
 
 import ipaddress
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from daemon.tap.conversation import opted_out, sampled
 from daemon.tap.errors import InvalidTapSettings, KeysUnusable, Refused
-from daemon.tap.keys import OPERATORS, PREFIX, Key, KeyRing, is_loopback, opens, presented
+from daemon.tap.keys import OPERATORS, Key, KeyRing, is_loopback, opens, presented
+from daemon.tap.paths import FEEDBACK, HEALTH
 from daemon.tap.request import Head, Request
-from daemon.tap.sampling import opted_out, sampled
 
 _KEY, _TENANT, _OUT = b"x-evolved-key", b"x-evolved-tenant", b"x-evolved-opt-out"
-_TRAJECTORY, _AUTHORIZATION = b"x-evolved-trajectory", b"authorization"
-_TOLD = frozenset({_KEY, _TENANT, _OUT, _TRAJECTORY})
-_FEEDBACK, _HEALTH = b"/v1/feedback", b"/health"
+_AUTHORIZATION = b"authorization"
+_TOLD = frozenset({_KEY, _TENANT, _OUT})
 _NO = frozenset({b"", b"0", b"false", b"no"})
-_UNASKED_TYPES = frozenset({b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"})
-"""What a browser lets any page send anywhere without asking first (Fetch standard, CORS-safelisted)."""
 _MARK = b"evolved_opt_out"
 _NAMED = 256
-_MAX_TENANTS = 10_000
-"""Tenants that are counted one by one; names are free text, and memory is not. The rest share one quota."""
-_HOUR = 3600.0
-
-
-class TenantSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of one tenant's calls. It never decides what passes."""
-
-    sampling: float = 1.0
-    """The share of its trajectories that is kept, 0 to 1."""
-    calls_per_hour: int | None = None
-    """Calls kept in an hour of the clock; none: all."""
 
 
 class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +35,8 @@ class DoorSettings(msgspec.Struct, frozen=True, kw_only=True):
     guards the tap's admin port and the control API."""
     require_key: bool = False
     """Refuse calls without an agent's key. Off, such a call belongs to the tenant that its x-evolved-tenant names."""
-    tenants: dict[str, TenantSettings] = msgspec.field(default_factory=lambda: {"": TenantSettings()})
-    """By name; "": those that are not named."""
+    sampling: dict[str, float] = msgspec.field(default_factory=lambda: {"": 1.0})
+    """The share of its runs that is kept, 0 to 1, by tenant; "": of those that are not named."""
 
 
 class Visitor(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +47,7 @@ class Visitor(msgspec.Struct, frozen=True, gc=False):
     """Id of the agent's key; empty without one."""
     keep: bool = True
     why_not: str = ""
-    """opted_out, other_site (a web page sent it, without a key), sampled_out or quota."""
+    """opted_out, other_site (a web page sent it, without a key) or sampled_out."""
     strip_authorization: bool = False
     """The authorization header is a key of ours: it does not travel to the engine."""
 
@@ -71,12 +56,13 @@ class Admission:
     """Lets requests in."""
 
     def __init__(self, settings: DoorSettings, *, clock: Callable[[], float]) -> None:
-        check_door(settings)
-        self._require = settings.require_key
-        self._tenants, self._clock = settings.tenants, clock
-        self._keeps_all = set(settings.tenants.values()) == {TenantSettings()}
-        self._hour, self._kept = -1.0, Counter[str]()
-        """Hour of the clock, and the calls kept in it, by tenant."""
+        if settings.require_key and not settings.keys_file:
+            raise InvalidTapSettings(
+                "tap.require_key is on and there are no keys: nobody could come in; make one with "
+                "`evolved keys add --tenant NAME`"
+            )
+        self._require, self._sampling = settings.require_key, settings.sampling
+        self._keeps_all = set(settings.sampling.values()) == {1.0}
         self._ring: KeyRing | None = None
         if settings.keys_file:
             try:
@@ -88,22 +74,23 @@ class Admission:
     def admit(self, request: Request) -> Visitor:
         """Who makes the call; refused without a key where one is required, or with one that does not open this port."""
         head, told = request.head, request.head.named
+        # A key of ours never travels on, whether or not it opens anything here.
         if head.quiet is None:
-            head.quiet = (
-                _TOLD.isdisjoint(told) and PREFIX not in told.get(_AUTHORIZATION, b"") and not from_a_page(head)
-            )
+            head.quiet = _TOLD.isdisjoint(told) and not _shown_as_authorization(head) and not from_a_page(head)
         # From behind because that is twice as fast, and a body is mostly history.
         marked = request.body.rfind(_MARK) >= 0
         if head.quiet and not marked and self._keeps_all and self._ring is None:
             return self._plain
-        authorization = told.get(_AUTHORIZATION, b"")
-        # A key of ours never travels on, whether or not it opens anything here.
-        strip = PREFIX in authorization and bool(presented(b"", authorization))
         tenant, caller = self.check(head)
-        why_not = self._why_not(request, told, marked, tenant, caller)
-        if why_not:
-            return Visitor(tenant, caller, False, why_not, strip)
-        return Visitor(tenant, caller, True, "", strip)
+        why_not = ""
+        if told.get(_OUT, b"").strip().lower() not in _NO or (marked and opted_out(request.body)):
+            why_not = "opted_out"
+        elif not caller and from_a_page(head):
+            why_not = "other_site"
+        elif request.method == b"POST" and request.path.rstrip(b"/") != FEEDBACK:
+            share = self._sampling.get(tenant, self._sampling[""])
+            why_not = "" if sampled(request, share, tenant=tenant, caller=caller) else "sampled_out"
+        return Visitor(tenant, caller, not why_not, why_not, _shown_as_authorization(head))
 
     def check(self, head: Head) -> tuple[str, str]:
         """Tenant, and id of the key, that a request with this head comes from: all that can be told before its body."""
@@ -117,19 +104,6 @@ class Admission:
                     raise Refused(403, "wrong_tenant", "the key is another tenant's; leave x-evolved-tenant out")
                 tenant, caller = key.tenant, key.id
         return tenant or "default", caller
-
-    def check_own(self, head: Head, caller: str = "") -> None:
-        """Let feedback pass, unless a page in a browser sent it: that may post to every port of its machine."""
-        if caller:
-            return
-        if from_a_page(head):
-            raise Refused(403, "other_site", "a web page must show an agent's key to do this")
-        kind = head.named.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if kind in _UNASKED_TYPES:
-            raise Refused(
-                415, "content_type", f"{kind.decode('latin-1')} is what a page may send unasked; send it with "
-                "content-type: application/json", param="content-type",
-            )  # fmt: skip
 
     def admit_admin(self, head: Head) -> None:
         """Let a request pass whose key opens `read`; while there is no operator's key, anybody's but a web page's."""
@@ -171,7 +145,7 @@ class Admission:
     def _key(self, ring: KeyRing, shown: bytes, head: Head) -> Key | None:
         if not shown:
             # Probes of a load balancer have no key, and learn nothing but that the engine lives.
-            if self._require and head.path != _HEALTH:
+            if self._require and head.path != HEALTH:
                 raise Refused(
                     401, "missing_key", "an agent's key is needed, in x-evolved-key or as a bearer's token; make one "
                     "with `evolved keys add --tenant NAME`", param="x-evolved-key",
@@ -187,30 +161,9 @@ class Admission:
             raise Refused(403, "wrong_scope", f"an {key.scope} key does not open this port; use an agent's key")
         return key
 
-    def _why_not(self, request: Request, told: dict[bytes, bytes], marked: bool, tenant: str, caller: str) -> str:
-        if told.get(_OUT, b"").strip().lower() not in _NO or (marked and opted_out(request.body)):
-            return "opted_out"
-        if not caller and from_a_page(request.head):
-            return "other_site"
-        if self._keeps_all or request.method != b"POST" or request.path.rstrip(b"/") == _FEEDBACK:
-            return ""
-        rules = self._tenants.get(tenant, self._tenants[""])
-        trajectory = told.get(_TRAJECTORY, b"")
-        if not sampled(request, rules.sampling, tenant=tenant, caller=caller, trajectory=trajectory):
-            return "sampled_out"
-        return "" if rules.calls_per_hour is None or self._affords(tenant, rules.calls_per_hour) else "quota"
 
-    def _affords(self, tenant: str, calls: int) -> bool:
-        """Count one more of the tenant's calls, unless it has had its `calls` in this hour."""
-        hour = self._clock() // _HOUR
-        if hour != self._hour:
-            self._hour, self._kept = hour, Counter()
-        if tenant not in self._kept and len(self._kept) >= _MAX_TENANTS:
-            tenant = ""
-        if self._kept[tenant] >= calls:
-            return False
-        self._kept[tenant] += 1
-        return True
+def _shown_as_authorization(head: Head) -> bool:
+    return bool(presented(b"", head.named.get(_AUTHORIZATION, b"")))
 
 
 def from_a_page(head: Head) -> bool:
@@ -230,11 +183,3 @@ def is_this_machine(host: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def check_door(settings: DoorSettings) -> None:
-    if settings.require_key and not settings.keys_file:
-        raise InvalidTapSettings(
-            "tap.require_key is on and there are no keys: nobody could come in; make one with "
-            "`evolved keys add --tenant NAME`"
-        )

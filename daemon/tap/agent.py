@@ -1,29 +1,33 @@
 """One agent's connection: requests in, one after the other to whoever answers them.
 
-It reads all the time, so that it notices at once when the agent leaves; requests that come early wait in order. There
-is no task and no timer of its own: bytes call it, and `late` is called when what it waits for is overdue.
+It reads while it answers, so that it notices at once when the agent leaves; what comes early waits. There is no task
+and no timer of its own: bytes call it, and `late` is called when what it waits for is overdue.
+
+    ASKING      reads the next request, or waits for it
+    ANSWERING   a call, or somebody in the tap, answers the request
+    ENDING      the last word has been said; what still comes in is thrown away
 """
 
 import asyncio
 import math
 import time
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 import structlog
 
-from daemon.tap.call import Call
 from daemon.tap.errors import Refused
-from daemon.tap.http import RequestParser, refusal_bytes
+from daemon.tap.http import RequestParser, no_room, refusal_bytes
 from daemon.tap.metrics import Counts
-from daemon.tap.request import Head, Request
+from daemon.tap.request import Request
 
 REQUEST_SECONDS = 120.0
-"""From a request's first byte to its last."""
+"""From a request's first byte to its last, and a second more for each `_BYTES_A_SECOND` of its body."""
 KEEP_ALIVE_SECONDS = 300.0
 """How long an idle connection is kept."""
-_PIPELINED = 16
-"""Requests read ahead; more wait in the socket, as do all once one of them is an upload or is held."""
+_BYTES_A_SECOND = 65_536
+_EARLY = 65_536
+"""Bytes that are read while a request is being answered; more of them wait in the socket."""
 _FIRST_SECONDS = 1.0
 """While draining, for the first request of a connection that is open already."""
 _LINGER_SECONDS = 2.0
@@ -35,47 +39,42 @@ _WRITE_BUFFER = 262_144
 log = structlog.get_logger(__name__)
 
 
-class Route(Protocol):
-    """Who answers the requests of a listener."""
+class Answering(Protocol):
+    """What answers a request, if that is not the tap itself: it sends what it has, and tells when it is over."""
 
-    def admit(self, head: Head) -> None:
-        """Refuse a request before its body is taken in, as far as its head tells."""
-        ...
-
-    def answer(self, request: Request, agent: "Agent") -> Call | None:
-        """Answer by `agent.reply`, at once or later, or give the call that will; or refuse."""
-        ...
+    def begin(self) -> None: ...
+    def abandon(self) -> None: ...
+    def late(self, phase: str) -> None: ...
+    def client_full(self, full: bool) -> None: ...
 
 
-class Agent(asyncio.Protocol):
+class AgentConnection(asyncio.Protocol):
     """Serves one connection to its end."""
 
     def __init__(
         self,
-        route: Route,
+        answer: "Callable[[Request, AgentConnection], Answering | None]",
         parser: RequestParser,
-        agents: set["Agent"],
+        agents: "set[AgentConnection]",
         counts: Counts,
         *,
         max_connections: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`agents` are all open connections, this one among them for as long as it is open."""
-        self._route, self._parser, self._agents, self._counts = route, parser, agents, counts
+        """`answer` answers a request by `reply`, at once or later, or gives the call that will, or refuses. `agents`
+        are all open connections, this one among them for as long as it is open.
+        """
+        self._answer, self._parser, self._agents, self._counts = answer, parser, agents, counts
         self._max_connections, self._clock = max_connections, clock
         self._transport: asyncio.Transport
-        self._call: Call | None = None
-        self._waiting = False
-        """A request is being answered by something that is no call."""
+        self._state: Literal["ASKING", "ANSWERING", "ENDING"] = "ASKING"
         self._request: Request | None = None
         """The one that is being answered."""
+        self._call: Answering | None = None
+        """What answers it, if that is not the tap itself."""
+        self._early = b""
         self._refusal: Refused | None = None
-        self._heard = False
-        self._deaf = False
-        """What comes in now is thrown away."""
-        self._lingering = False
-        """The last word has been said."""
-        self._paused = False
+        """What cannot be read is refused behind the requests before it; nothing more is read."""
         self._full = False
         """The agent does not read what it was answered: no other answer is begun."""
         self.closing = False
@@ -86,7 +85,10 @@ class Agent(asyncio.Protocol):
         self.served = False
         """It was answered something, and not by a refusal."""
         self.since = clock()
-        self._beginning = False
+        """When it began to wait for its agent."""
+        self._began = self.since
+        """When the request began that is being read."""
+        parser.on_room = self._room
 
     # Bytes and the socket's state.
 
@@ -104,49 +106,34 @@ class Agent(asyncio.Protocol):
         self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        if self._deaf:
+        if self._state == "ENDING" or self._refusal is not None:
             return
-        self._heard = True
-        parser = self._parser
-        if self._request is None and not self._full:
-            request = parser.again(data)
-            if request is not None:
-                self._begin(request)
-                return
-        fresh = not parser.partial
-        try:
-            parser.feed(data)
-        except Refused as refusal:
-            self._refusal, self._deaf = refusal, True
-        if self._request is None:
+        if self._state == "ANSWERING" or self._full or self._early or self._parser.requests:
+            self._early += data
+            if len(self._early) > _EARLY:
+                self._transport.pause_reading()
+            return
+        request = self._parser.again(data)
+        if request is not None:
+            self._begin(request)
+        else:
+            self._feed(data)
             self._next()
-            if self._request is None and parser.partial and fresh:
-                self.within(REQUEST_SECONDS, "request")
-        if parser.expects and not parser.requests and (self._request is None or parser.uploading) and not self._deaf:
-            parser.expects = False
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        waiting = parser.requests
-        ahead = len(waiting) >= _PIPELINED or (waiting and (waiting[-1].upload is not None or waiting[-1].held > 0))
-        if ahead and not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
 
     def eof_received(self) -> bool:
         # Half-closed counts as gone, as it does with nginx: there is no telling the two apart.
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._deaf = True
         if self in self._agents:
             self._agents.remove(self)
             self._counts.connections -= 1
-        self._parser.release()
-        if self._request is not None:
-            self._parser.done_with(self._request)
-        if self._request is not None and self._call is None:
+        call = self._call
+        if self._request is not None and call is None:
             self._counts.errors["client_left"] += 1
-        if self._call is not None:
-            self._call.abandon()
+        self._end()
+        if call is not None:
+            call.abandon()
 
     def pause_writing(self) -> None:
         self._full = True
@@ -157,8 +144,7 @@ class Agent(asyncio.Protocol):
         self._full = False
         if self._call is not None:
             self._call.client_full(False)
-        elif self._request is None and not self._lingering and not self._transport.is_closing():
-            self._unpause()
+        elif not self._transport.is_closing():
             self._next()
 
     # What a call does with it.
@@ -169,10 +155,6 @@ class Agent(asyncio.Protocol):
     def within(self, seconds: float, phase: str) -> None:
         self.due, self.phase = self._clock() + seconds, phase
 
-    def hear(self, listen: bool) -> None:
-        if not self._paused and not self._transport.is_closing():
-            (self._transport.resume_reading if listen else self._transport.pause_reading)()
-
     def call_ended(self, go_on: bool) -> None:
         self._call = None
         self.served = True
@@ -180,7 +162,7 @@ class Agent(asyncio.Protocol):
 
     def reply(self, data: bytes) -> None:
         """The whole answer to the request, from ourselves; too late if the agent has left or was told otherwise."""
-        if self._request is not None and not self._transport.is_closing():
+        if self._state == "ANSWERING" and not self._transport.is_closing():
             self._transport.write(data)
             self.served = True
             self._answered(True)
@@ -191,42 +173,113 @@ class Agent(asyncio.Protocol):
         self.due = math.inf
         if self._call is not None:
             self._call.late(self.phase)
-        elif self._request is not None:
+        elif self._state == "ANSWERING":
             self._refuse(Refused(503, "spool_unavailable", "it cannot be written down now; send it again later"))
+        elif self._parser.waits:
+            self._counts.requests["refused", 503] += 1
+            self._refuse(no_room())
         else:
             self._transport.abort()
 
     def finish(self) -> None:
         """Answer what has arrived, then close."""
         self.closing = True
-        if not self._heard and not self._lingering:
+        if self._state == "ASKING" and not self.served and not self._parser.partial:
             # Accepted a moment ago, its request is on the way: nobody repeats one that he believes was taken.
             self.within(_FIRST_SECONDS, "request")
-        elif self._request is None and not self._lingering:
+        else:
             self._next()
 
     def cut(self) -> None:
         self._transport.abort()
 
+    def _feed(self, data: bytes) -> None:
+        """Read on in the request that is on its way."""
+        parser, fresh = self._parser, not self._parser.partial
+        try:
+            parser.feed(data)
+        except Refused as refusal:
+            self._refusal = refusal
+        if fresh and parser.partial:
+            self._began = self._clock()
+        self._await_request()
+        if parser.waits:
+            self._transport.pause_reading()
+        self._say_go_on()
+
+    def _room(self) -> None:
+        """There is room for the body that waits."""
+        if not self._transport.is_closing():
+            self._say_go_on()
+            self._transport.resume_reading()
+
+    def _say_go_on(self) -> None:
+        """Ask for the body of a client that waits for that, if it is the next one to be read and there is room."""
+        parser = self._parser
+        if parser.expects and parser.in_body and not parser.waits and self._state == "ASKING" and not parser.requests:
+            parser.expects = False
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _next(self) -> None:
+        """Begin with the next request, if there is one and its answer will be read; else close, or read on."""
+        if self._state != "ASKING" or self._full:
+            return
+        parser = self._parser
+        if self._early and not parser.requests and self._refusal is None:
+            data, self._early = self._early, b""
+            self._transport.resume_reading()
+            self._feed(data)
+        if parser.requests:
+            self._begin(parser.requests.popleft())
+        elif self._refusal is not None:
+            self._counts.requests["refused", self._refusal.status] += 1
+            self._refuse(self._refusal)
+        elif self.closing and not parser.partial:
+            self._transport.close()
+
+    def _begin(self, request: Request) -> None:
+        self._state, self._request = "ANSWERING", request
+        self.due = math.inf
+        try:
+            call = self._answer(request, self)
+        except Refused as refusal:
+            self._counts.requests["refused", refusal.status] += 1
+            self._transport.write(refusal_bytes(refusal, close=self.closing, head_only=request.method == b"HEAD"))
+            self._answered(True)
+            return
+        except Exception:
+            # One connection's fault must not end the others.
+            self._counts.errors["internal"] += 1
+            log.exception("connection_failed")
+            self._transport.abort()
+            return
+        if call is not None:
+            self._call = call
+            call.begin()
+
     def _answered(self, go_on: bool) -> None:
         request, self._request = self._request, None
         if request is not None:
             self._parser.done_with(request)
-        if self._transport.is_closing():
+        if self._state == "ENDING" or self._transport.is_closing():
             return
         if not go_on or request is None or not request.head.keep_alive:
             self._linger()
             return
-        # Backpressure of this call must not outlive it.
-        self._unpause()
-        self.since = self._clock()
+        self._state = "ASKING"
+        self.since = self._began = self._clock()
         self._await_request()
-        if self._parser.requests or self._refusal is not None or self.closing:
-            self._next()
+        self._say_go_on()
+        if self._parser.requests or self._early or self._refusal is not None or self.closing:
+            # In a turn of the loop of its own: thousands that are answered at once may come in one piece.
+            asyncio.get_running_loop().call_soon(self._next)
 
-    def _unpause(self) -> None:
-        self._paused = self._full
-        (self._transport.pause_reading if self._full else self._transport.resume_reading)()
+    def _await_request(self) -> None:
+        if not self._parser.partial:
+            self.within(KEEP_ALIVE_SECONDS, "request")
+        else:
+            self.due, self.phase = self._began + REQUEST_SECONDS, "request"
+            self.due += self._parser.body_bytes / _BYTES_A_SECOND
 
     def _make_room(self) -> bool:
         """Close the connection that has waited longest for its agent to ask something; whether there was one. Whoever
@@ -244,64 +297,24 @@ class Agent(asyncio.Protocol):
     @property
     def idle(self) -> bool:
         """Whether nothing is being answered or taken in for it, and it was not answered a moment ago."""
-        if self._request is not None or self._parser.requests or self._parser.in_body:
+        if self._state == "ANSWERING" or self._parser.requests or self._parser.in_body:
             return False
         return not self.served or self._clock() - self.since > _KEPT_SECONDS
-
-    def _next(self) -> None:
-        """Begin with the next request, if there is one and its answer will be read."""
-        parser = self._parser
-        if self._beginning:
-            return  # one that is answered at once leads here again, and thousands of them come in one piece
-        self._beginning = True
-        while parser.requests and self._request is None and not self._full and not self._lingering:
-            self._begin(parser.requests.popleft())
-        self._beginning = False
-        if self._full or self._request is not None or self._lingering or parser.requests:
-            return
-        if self._refusal is not None:
-            self._counts.requests["refused", self._refusal.status] += 1
-            self._refuse(self._refusal)
-        elif self.closing and not parser.partial:
-            self._transport.close()
-
-    def _begin(self, request: Request) -> None:
-        self._request = request
-        self.due = math.inf
-        try:
-            call = self._route.answer(request, self)
-        except Refused as refusal:
-            self._counts.requests["refused", refusal.status] += 1
-            # The body of a refused upload is still coming: there is no next request to be found behind it.
-            go_on = request.upload is None or request.upload.done
-            close = self.closing or not go_on
-            self._transport.write(refusal_bytes(refusal, close=close, head_only=request.method == b"HEAD"))
-            self._answered(go_on)
-            return
-        except Exception:
-            # One connection's fault must not end the others.
-            self._counts.errors["internal"] += 1
-            log.exception("connection_failed")
-            self._transport.abort()
-            return
-        if call is not None:
-            self._call = call
-            call.begin()
-
-    def _await_request(self) -> None:
-        self.within(REQUEST_SECONDS if self._parser.partial else KEEP_ALIVE_SECONDS, "request")
 
     def _refuse(self, refusal: Refused) -> None:
         self._transport.write(refusal_bytes(refusal, close=True))
         self._linger()
 
+    def _end(self) -> None:
+        self._state, self._early, self._call = "ENDING", b"", None
+        self._parser.release()
+        request, self._request = self._request, None
+        if request is not None:
+            self._parser.done_with(request)
+
     def _linger(self) -> None:
         """Close without losing what was just sent: closing a socket with unread bytes resets it."""
-        self._deaf = self._lingering = True
-        self._parser.release()
-        if self._request is not None:
-            self._parser.done_with(self._request)
-        self._request = None
+        self._end()
         if self._transport.can_write_eof():
             self._transport.write_eof()
             self._transport.resume_reading()

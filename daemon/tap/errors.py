@@ -2,9 +2,8 @@
 
 TapError
 ├── Refused                 the tap answers by itself, with this status and an error in OpenAI's format
-├── UpstreamError
-│   ├── UpstreamUnreachable no connection could be made
-│   └── UpstreamBroke       the connection ended, or spoke no HTTP, before the response was whole
+├── UpstreamUnreachable     no connection to the engine could be made
+├── UpstreamBroke           its connection ended, or spoke no HTTP, before the response was whole
 ├── KeysUnusable            a key file that is not there, not ours, or not to be trusted
 ├── InvalidTapSettings      a setting that cannot work
 ├── PortTaken               somebody else listens where the tap should
@@ -26,15 +25,11 @@ class Refused(TapError):
         self.status, self.code, self.param, self.allow = status, code, param, allow
 
 
-class UpstreamError(TapError):
-    """The engine's side failed."""
-
-
-class UpstreamUnreachable(UpstreamError):
+class UpstreamUnreachable(TapError):
     """Nobody listens there, or the name does not resolve."""
 
 
-class UpstreamBroke(UpstreamError):
+class UpstreamBroke(TapError):
     """The engine closed in the middle, or what it sent is no HTTP response."""
 
 

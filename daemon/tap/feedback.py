@@ -12,7 +12,6 @@ is sent, so senders may retry; `id` tells two equal reports apart. A list of suc
 as a whole.
 """
 
-import difflib
 import re
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -22,7 +21,7 @@ import msgspec
 from actors.messages import Feedback, derived_id
 from daemon.tap.admission import Visitor
 from daemon.tap.errors import Refused
-from daemon.tap.http import response_bytes
+from daemon.tap.http import refusal_bytes, response_bytes
 from daemon.tap.metrics import Counts
 from daemon.tap.recorder import Recorder
 from daemon.tap.request import Request
@@ -68,35 +67,61 @@ _REMEDY |= dict.fromkeys(_NAMES[:5], "give an id as text of at most 256 characte
 class FeedbackDesk:
     """Takes feedback."""
 
-    def __init__(self, spool: Recorder, counts: Counts, *, clock: Callable[[], float]) -> None:
+    def __init__(self, recorder: Recorder, counts: Counts, *, clock: Callable[[], float]) -> None:
         """
         Args:
             clock: unix seconds.
         """
-        self._spool, self._counts, self._clock = spool, counts, clock
+        self._recorder, self._counts, self._clock = recorder, counts, clock
 
-    def answer(self, request: Request, visitor: Visitor) -> tuple[bytes, int]:
-        """The response to a post whose reports are safe, and how many there are; 503 while the spool takes nothing."""
+    def take(self, request: Request, visitor: Visitor, then: Callable[[bytes], None]) -> None:
+        """Write down what a post reports, and call `then` with the answer once it is known whether the disk has it:
+        whoever is told that it was taken must find it again, whatever happens to the tap, its recorder or the power.
+        """
+        recorder, counts = self._recorder, self._counts
         try:
-            if request.method != b"POST":
-                raise Refused(405, "method_not_allowed", "feedback is posted", allow="POST")
-            if len(request.body) > _MAX_BYTES:
-                raise Refused(413, "body_too_large", f"feedback above {_MAX_BYTES} bytes")
-            told, listed = read_feedback(request.body, visitor.tenant, self._clock(), visitor.caller)
+            told, listed = self._read(request, visitor)
         except Refused:
-            self._counts.feedback["rejected"] += 1
+            counts.feedback["rejected"] += 1
             raise
-        if not visitor.keep:
-            # Their client opts out of everything alike: that is no fault of theirs, and nothing of it is kept.
-            self._counts.feedback["opted_out"] += len(told)
-        elif not (self._spool.taking and all(self._spool.offer(feedback) for feedback in told)):
-            # Those before the one that was shed are written again when it is sent again: the same records.
-            self._counts.feedback["unavailable"] += len(told)
-            raise Refused(503, "spool_unavailable", "feedback cannot be written down now; send it again later")
         extra = {} if visitor.keep else {"kept": False}
         taken = [{"id": feedback.id, "object": "evolved.feedback", **extra} for feedback in told]
-        data = msgspec.json.encode({"object": "list", "data": taken} if listed else taken[0])
-        return response_bytes(202, data), len(told)
+        data = response_bytes(202, msgspec.json.encode({"object": "list", "data": taken} if listed else taken[0]))
+
+        def answer(safe: bool) -> None:
+            counts.requests["feedback", 202 if safe else 503] += 1
+            counts.feedback["accepted" if safe else "unavailable"] += len(told)
+            then(data if safe else refusal_bytes(_unavailable()))
+
+        if not visitor.keep:
+            # Their client opts out of everything alike: that is no fault of theirs, and nothing of it is kept.
+            counts.requests["feedback", 202] += 1
+            counts.feedback["opted_out"] += len(told)
+            then(data)
+        elif recorder.taking and all(recorder.offer(feedback) for feedback in told):
+            recorder.when_safe(answer)
+        else:
+            # Those before the one that was shed are written again when it is sent again: the same records.
+            counts.feedback["unavailable"] += len(told)
+            raise _unavailable()
+
+    def _read(self, request: Request, visitor: Visitor) -> tuple[list[Feedback], bool]:
+        if request.method != b"POST":
+            raise Refused(405, "method_not_allowed", "feedback is posted", allow="POST")
+        if visitor.why_not == "other_site":
+            # It may post to every port of its machine.
+            raise Refused(403, "other_site", "a web page must show an agent's key; make one with `evolved keys add`")
+        kind = request.header(b"content-type").partition(b";")[0].strip().lower()
+        if kind != b"application/json":
+            # All else a browser lets any page send anywhere without asking first (Fetch standard, CORS-safelisted).
+            raise Refused(415, "content_type", "send it with content-type: application/json", param="content-type")
+        if len(request.body) > _MAX_BYTES:
+            raise Refused(413, "body_too_large", f"feedback above {_MAX_BYTES} bytes")
+        return read_feedback(request.body, visitor.tenant, self._clock(), visitor.caller)
+
+
+def _unavailable() -> Refused:
+    return Refused(503, "spool_unavailable", "feedback cannot be written down now; send it again later")
 
 
 def read_feedback(body: bytes, tenant: str, received: float, caller: str = "") -> tuple[list[Feedback], bool]:
@@ -174,9 +199,8 @@ def _explained(text: str) -> Refused:
     unknown = re.search(r"unknown field `(.+)`", what)
     if unknown:
         name = unknown[1][:100]
-        near = difflib.get_close_matches(name, _NAMES, 1, 0.5)
-        meant = f"did you mean {near[0]}?" if near else f"known are {', '.join(_NAMES)}"
-        return Refused(422, "invalid_feedback", f"{place}{name}: unknown field; {meant}", param=f"{place}{name}")
+        message = f"{place}{name}: unknown field; known are {', '.join(_NAMES)}"
+        return Refused(422, "invalid_feedback", message, param=f"{place}{name}")
     field = path[listed.end() if listed else 0 :].strip(".")
     return _refused(field or "body", what[0].lower() + what[1:], place if field else "")
 

@@ -12,9 +12,11 @@ from http import HTTPStatus
 import httptools
 import msgspec
 
+from daemon.tap.body_budget import SMALL, BodyBudget
 from daemon.tap.errors import Refused
 from daemon.tap.head_cache import HeadCache
-from daemon.tap.request import Head, Held, Request, Upload
+from daemon.tap.paths import cut_names
+from daemon.tap.request import Head, Request
 
 _SLACK = 65_536
 _UNASKED = 16_384
@@ -31,31 +33,30 @@ class RequestParser:
         *,
         max_header_bytes: int,
         max_body_bytes: int,
-        hold: Callable[[bytes], int],
         clock: Callable[[], float],
-        admit: Callable[[Head], None] = lambda head: None,
-        held: Held | None = None,
+        admit: Callable[[Head], object] = lambda head: None,
+        budget: BodyBudget | None = None,
     ) -> None:
-        """`hold` gives, for a path with its query, the size up to which a body is waited for as a whole; `admit`
-        refuses a body by its head; `held` is what all connections hold together.
-        """
-        self._admit, self._held = admit, held or Held()
-        self._max_head, self._max_body, self._hold, self._clock = max_header_bytes, max_body_bytes, hold, clock
+        """`admit` refuses a body by its head; `budget` is what all connections hold together."""
+        self._admit, self._budget = admit, budget or BodyBudget()
+        self._max_head, self._max_body = max_header_bytes, max_body_bytes
+        self._clock = clock
         self._parser = httptools.HttpRequestParser(self)
         self.requests: deque[Request] = deque()
         self.partial = False
+        """A request has begun and is not whole."""
         self.expects = False
         """The client waits for `100 Continue` before it sends the body."""
+        self.waits = False
+        """Its body waits for room, and should be read no further until `on_room` is called."""
+        self.on_room: Callable[[], None] = lambda: None
         self._refusal: Refused | None = None
-        self._head_done = False
-        self._upload: Upload | None = None
         self._head: Head | None = None
+        """Of the last request."""
         self._head_cache: HeadCache | None = None
         """Its bytes, if the next request may begin with the same."""
-        self._room = 0
-        """The largest body that is waited for behind it."""
         self._body: list[bytes] = []
-        self._body_held = 0
+        self._held = 0
         self.on_message_begin()
         self.partial = False
 
@@ -64,18 +65,13 @@ class RequestParser:
         """A request's head has come, and was not refused, and its body has not."""
         return self.partial and self._head_done and self._refusal is None
 
-    @property
-    def uploading(self) -> bool:
-        """The body that comes in now belongs to a request that has been handed out."""
-        return self._upload is not None
-
     def again(self, data: bytes) -> Request | None:
         """The request that `data` is, if it is one, whole, with the head of the last one; else None, and `feed` it."""
         head, head_cache = self._head, self._head_cache
         if head_cache is None or head is None or self.partial or self.requests:
             return None
         body = head_cache.body(data)
-        if body is None or len(body) > self._room:
+        if body is None or len(body) > SMALL or len(body) > self._max_body:
             return None
         return Request(head, body, self._clock())
 
@@ -91,26 +87,20 @@ class RequestParser:
                 self.requests.pop()
             raise Refused(400, "upgrade_refused", "this server does not switch protocols; leave out Upgrade") from error
         except httptools.HttpParserError as error:
-            refusal = self._refusal or Refused(400, "malformed_http", f"malformed HTTP request: {error}")
-            self._fail_upload(refusal)
-            raise refusal from error
+            raise self._refusal or Refused(400, "malformed_http", f"malformed HTTP request: {error}") from error
         if self.partial:
             if len(self.requests) == before:  # else most of it was of the requests before this one
                 self._count_raw(len(data))
         elif fresh and len(self.requests) == before + 1:
             self._remember(data)
-        if self._upload is not None:
-            self._upload.tell()
         if self._refusal is not None:
-            self._fail_upload(self._refusal)
             raise self._refusal
 
     def _remember(self, data: bytes) -> None:
         """`data` was one whole request: the next one may have the same head."""
-        head, upload = self._head, self.requests[-1].upload
-        if head is not None and head.keep_alive and upload is None and self._length >= 0 and not self._chunked:
-            self._head_cache = HeadCache.of(data, self._length)
-            self._room = min(self._max_body, self._hold(self._url))
+        head = self.requests[-1].head
+        if head.keep_alive and self._length >= 0 and not self._chunked:
+            self._head, self._head_cache = head, HeadCache.of(data, self._length)
 
     def on_message_begin(self) -> None:
         self.partial, self._head_done, self.expects = True, False, False
@@ -120,7 +110,7 @@ class RequestParser:
         self._length = -1
         self._chunked = self._asked = False
         self._forget_body()
-        self._head_bytes = self._body_bytes = self._raw_bytes = 0
+        self.body_bytes = self._head_bytes = self._raw_bytes = 0
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -158,64 +148,71 @@ class RequestParser:
         version = self._parser.get_http_version()
         if version != "1.1" and version != "1.0":
             self._refusal = Refused(505, "unknown_version", "HTTP/1.1 is spoken here")
-        if self._chunked and version == "1.0":
-            # HTTP/1.0 has no chunks: whoever is before us may have seen another end of this request (RFC 9112, 6.1).
-            self._refusal = Refused(400, "malformed_http", "Transfer-Encoding in an HTTP/1.0 request")
-        if self._length > _UNASKED:
+        if version == "1.0":
+            # It knows neither chunks nor 100: whoever is before us may have seen another end (RFC 9112, 6.1).
+            self.expects = False
+            if self._chunked:
+                self._refusal = Refused(400, "malformed_http", "Transfer-Encoding in an HTTP/1.0 request")
+        if self._length > _UNASKED or self.expects:
             self._ask()
         if self._length > self._max_body:
             self._too_large()
-        elif self._length > self._hold(self._url) and self._refusal is None:
-            self._open(self._length)
+        if self._length > SMALL and self._refusal is None:
+            if self._budget.reserve(self._length, self._granted):
+                self._held = self._length
+            else:
+                self.waits = True
+
+    def _granted(self) -> None:
+        self.waits, self._held = False, self._length
+        self.on_room()
 
     def on_body(self, body: bytes) -> None:
-        self._body_bytes += len(body)
-        if self._body_bytes > _UNASKED:
+        self.body_bytes += len(body)
+        if self.body_bytes > _UNASKED:
             self._ask()
-        if self._body_bytes > self._max_body:
-            self._forget_body()
+        if self.body_bytes > self._max_body:
             self._too_large()
-        elif self._refusal is not None:
-            self._forget_body()
-        elif self._upload is not None:
-            self._upload.pieces.append(body)
-            self._upload.size += len(body)
-        else:
+        if self._length < 0 and self._refusal is None and self.body_bytes > SMALL:
+            self._grow(self.body_bytes - self._held)
+        if self._refusal is None:
             self._body.append(body)
-            if self._body_bytes > self._hold(self._url) or not self._held.take(len(body)):
-                self._open(self._length if self._length >= 0 else None)
-            else:
-                self._body_held += len(body)
+        else:
+            self._forget_body()
+
+    def _grow(self, size: int) -> None:
+        if self._budget.take(size):
+            self._held += size
+        else:
+            self._refusal = no_room()
 
     def on_message_complete(self) -> None:
         self.partial = self.expects = False
         if self._refusal is not None:
             return
-        upload = self._upload
-        if upload is not None:
-            self._upload, upload.done = None, True
-            upload.tell()
-            return
-        request = self._request(self._body[0] if len(self._body) == 1 else b"".join(self._body), None)
-        request.held, self._body, self._body_held = self._body_held, [], 0
-        self.requests.append(request)
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        self.requests.append(Request(self._made(), body, self._clock(), self._held))
+        self._body, self._held = [], 0
+        if self.waits:  # all of it came along with its head
+            self._budget.leave(self._granted)
+            self.waits = False
 
-    def _request(self, body: bytes, upload: Upload | None) -> Request:
-        parser, url, last = self._parser, self._url, self._head
-        head = Head(
+    def _made(self) -> Head:
+        parser = self._parser
+        target, agent, run = cut_names(self._url)
+        return Head(
             parser.get_method(),
-            url,
-            url.partition(b"?")[0],
+            target,
+            target.partition(b"?")[0],
             self._headers,
             parser.get_http_version() == "1.0",
-            # Must be asked inside a callback: afterwards the answer is always no. For an upload it cannot be asked yet.
-            parser.should_keep_alive() if upload is None else b"close" not in self._connection.lower(),
+            # Must be asked in the callback at the end of a message: anywhere else the answer is always no.
+            not self.partial and parser.should_keep_alive(),
             self._connection,
             self._length >= 0 or self._chunked,
+            agent,
+            run,
         )
-        if last is None or not head.says(last):
-            self._head = last = head
-        return Request(last, body, self._clock(), upload)
 
     def release(self) -> None:
         self._forget_body()
@@ -224,8 +221,8 @@ class RequestParser:
         self.requests.clear()
 
     def done_with(self, request: Request) -> None:
-        self._held.give(request.held)
-        request.held = 0
+        held, request.held = request.held, 0
+        self._budget.give(held)
 
     def _ask(self) -> None:
         """Ask, once, whether the sender of this body may come in, before more of it is taken."""
@@ -233,28 +230,17 @@ class RequestParser:
             return
         self._asked = True
         try:
-            self._admit(Head(self._parser.get_method(), self._url, self._url.partition(b"?")[0], self._headers))
+            self._admit(self._made())
         except Refused as refusal:
             self._refusal = refusal
 
     def _forget_body(self) -> None:
-        self._held.give(self._body_held)
-        self._body, self._body_held = [], 0
-
-    def _open(self, length: int | None) -> None:
-        # What has come goes on at once, and is held no longer.
-        self._held.give(self._body_held)
-        self._body_held = 0
-        self._upload = Upload(length)
-        self._upload.pieces, self._body = self._body, []
-        self._upload.size = sum(map(len, self._upload.pieces))
-        self.requests.append(self._request(b"", self._upload))
-
-    def _fail_upload(self, refusal: Refused) -> None:
-        upload, self._upload = self._upload, None
-        if upload is not None:
-            upload.refusal = refusal
-            upload.tell()
+        if self.waits:
+            self.waits = False
+            self._budget.leave(self._granted)
+        held, self._body, self._held = self._held, [], 0
+        if held:
+            self._budget.give(held)
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
@@ -273,6 +259,10 @@ class RequestParser:
     def _too_large(self) -> None:
         if self._refusal is None:
             self._refusal = Refused(413, "body_too_large", f"request body above {self._max_body} bytes")
+
+
+def no_room() -> Refused:
+    return Refused(503, "no_room", "too many large requests at once; send it again later")
 
 
 def chunk(data: bytes) -> bytes:

@@ -14,6 +14,8 @@ from daemon.tap.upstream import Upstream
 
 BUCKETS_US = (20, 40, 60, 80, 100, 150, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 50_000)
 """Upper bounds of the overhead histogram, microseconds."""
+_MAX_TENANTS = 1000
+"""Names are free text, and memory is not."""
 
 
 class Counts:
@@ -24,8 +26,9 @@ class Counts:
         """By (route, status that the client saw; 0 if it left before)."""
         self.errors: Counter[str] = Counter()
         """By reason: what did not end as it should."""
-        self.captured = 0
-        """Records offered to the scribe and taken."""
+        self.kept_calls: Counter[str] = Counter()
+        """By tenant: calls that the recorder took; under "" those of tenants beyond the first `_MAX_TENANTS`."""
+        self.kept_bytes: Counter[str] = Counter()
         self.not_kept: Counter[str] = Counter()
         """By reason: calls of which nothing was kept, by the agent's or the operator's will."""
         self.feedback: Counter[str] = Counter()
@@ -37,6 +40,13 @@ class Counts:
         self.overhead = [0] * (len(BUCKETS_US) + 1)
         """Calls by our own time on them, one a bucket."""
         self.overhead_ns = 0
+
+    def keep(self, tenant: str, size: int) -> None:
+        """A call of `tenant` was kept, of `size` bytes."""
+        if tenant not in self.kept_calls and len(self.kept_calls) >= _MAX_TENANTS:
+            tenant = ""
+        self.kept_calls[tenant] += 1
+        self.kept_bytes[tenant] += size
 
     def observe(self, nanoseconds: int) -> None:
         self.overhead_ns += nanoseconds
@@ -72,6 +82,8 @@ class TapCollector(Collector):
             ("errors", "What did not end as it should.", "reason", counts.errors),
             ("not_kept", "Calls of which nothing was kept, by will.", "reason", counts.not_kept),
             ("feedback", "Posts to /v1/feedback.", "result", counts.feedback),
+            ("kept_calls", "Calls that the recorder took.", "tenant", counts.kept_calls),
+            ("kept_bytes", "Bytes of their bodies.", "tenant", counts.kept_bytes),
         ):
             family = CounterMetricFamily(f"evolved_tap_{name}", text, labels=[label])
             for key, number in by.items():
@@ -83,7 +95,7 @@ class TapCollector(Collector):
         shed.add_metric(["poison"], recorder.shed_poison)
         yield shed
         for name, text, value in (
-            ("captured", "Records that the scribe took.", counts.captured),
+            ("captured", "Records that the scribe took.", counts.kept_calls.total()),
             ("upstream_stale", "Requests sent again after a stale connection.", counts.stale),
             ("spool_written", "Records on disk.", recorder.written),
             ("spool_failures", "Failed writes.", recorder.errors),

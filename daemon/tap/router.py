@@ -13,7 +13,6 @@ gave it, by all taps of the machine. One engine behind the tap needs none of thi
 import asyncio
 import contextlib
 import hashlib
-import itertools
 import random
 import re
 from collections.abc import Iterable, Sequence
@@ -21,18 +20,12 @@ from pathlib import Path
 
 import structlog
 
+from daemon.tap.conversation import goes_on, named, newest_ids, opening, telling
 from daemon.tap.request import Request
 from daemon.tap.route_table import RouteTable
 from daemon.tap.upstream import Upstream
 
-_FOLLOWS = re.compile(rb'"(?:previous_response_id|tool_call_id|tool_use_id|call_id)"\s*:\s*"([^"\\]{1,256})"')
 _MADE = re.compile(rb'"(?:id|call_id)"\s*:\s*"([^"\\]{1,256})"')
-_ECHOES = 8
-"""Newest ids of a request that are looked up."""
-_CONTENT = re.compile(rb'"(?:content|input|text)"\s*:\s*"((?:[^"\\]|\\.){1,2048})')
-_OPENING = 2
-"""Texts at the head of a body that tell one conversation from another: system message and first wish."""
-_ANSWERED = b'"assistant"'
 
 log = structlog.get_logger(__name__)
 
@@ -56,10 +49,10 @@ class Router:
     def choose(self, request: Request) -> Upstream:
         if not self.many:
             return self.upstreams[0]
-        keys, opening = _keys(request), _opening(request)
+        keys, first = _keys(request), _opening(request)
         # Identical openings are common: only a conversation that goes on may follow one, a new one goes by weight.
-        follows = [*keys, opening] if _ANSWERED in request.body else keys
-        keys = [*keys, opening]
+        follows = [*keys, first] if goes_on(request.body) else keys
+        keys = [*keys, first]
         chosen = self._known(follows)
         if chosen is None:
             chosen = self._draw()
@@ -83,7 +76,7 @@ class Router:
     def learn(self, answer: bytes, upstream: Upstream) -> None:
         """Remember the ids in `answer` (plain or a stream) as made by `upstream`."""
         if self.many:
-            self._remember(dict.fromkeys(_MADE.findall(answer)), upstream)
+            self._remember(telling(_MADE.findall(answer)), upstream)
 
     def named(self, name: str) -> Upstream | None:
         return self._named.get(name)
@@ -130,14 +123,9 @@ def _by_weight(able: Sequence[Upstream]) -> Upstream:
 
 def _keys(request: Request) -> list[bytes]:
     """The ids that tell the trajectory of `request`, the surest first."""
-    explicit = request.header(b"x-evolved-trajectory")
-    if explicit:
-        return [b"t:" + explicit[:256]]
-    return list(dict.fromkeys(reversed(_FOLLOWS.findall(request.body))))[:_ECHOES]
+    run, _ = named(request)
+    return [b"t:" + run[:256]] if run else newest_ids(request.body)
 
 
 def _opening(request: Request) -> bytes:
-    end = request.body.find(_ANSWERED)
-    found = _CONTENT.finditer(request.body, 0, end if end >= 0 else len(request.body))
-    texts = (match[1] for match in itertools.islice(found, _OPENING))
-    return b"o:" + hashlib.blake2b(b"\0".join(texts), digest_size=16).digest()
+    return b"o:" + hashlib.blake2b(opening(request.body), digest_size=16).digest()

@@ -20,19 +20,17 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from daemon.tap.admin import AdminRoute
 from daemon.tap.admission import Admission
-from daemon.tap.agent import Agent, Route
-from daemon.tap.call import TapContext
-from daemon.tap.capture import Capture
-from daemon.tap.feedback import FeedbackDesk
+from daemon.tap.agent import AgentConnection, Answering
+from daemon.tap.body_budget import BodyBudget
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts, TapCollector
 from daemon.tap.place import Place, Told, admin_port, told
+from daemon.tap.proxy import Proxy
 from daemon.tap.recorder import Recorder
 from daemon.tap.recorder_wire import Order
-from daemon.tap.request import Held
+from daemon.tap.request import Head, Request
 from daemon.tap.route_table import table_path
 from daemon.tap.router import Router
-from daemon.tap.routes import EngineRoute, MirrorRoute
 from daemon.tap.routing import Routing
 from daemon.tap.settings import TapSettings, agents_tls, engines_tls, upstreams_of
 from daemon.tap.sockets import AGENTS, MIRROR, Sockets, bind, port_of
@@ -42,10 +40,6 @@ from daemon.tap.upstream import Upstream, bracketed
 _BACKLOG = 1024
 MAX_HEADER_BYTES = 65_536
 """Of a request: what nginx and vLLM's server take at most."""
-_HOLD_BYTES = 262_144
-"""A larger request body is passed on as it comes instead of being held until it is whole."""
-_HOLD_CHAT_BYTES = 8 << 20
-"""The same for calls whose token ids are asked for: that takes the whole body. Larger ones pass without ids."""
 _HEALTH_SECONDS = 5.0
 """How often each of several engines is asked for /health."""
 _ROUTES_SECONDS = 0.2
@@ -96,15 +90,17 @@ class Tap:
         self.router = Router(upstreams, table=table, rng=random.Random())
         self._routing = Routing(Path(settings.routes_file), self.router, clock=time.time)
         door = Admission(settings.door, clock=time.time)
-        capture = Capture(tokens=settings.capture_tokens)
-        self.held = Held()
-        context = TapContext(settings, self.router, capture, self.spool, self.counts, self.held)
-        desk = FeedbackDesk(self.spool, self.counts, clock=time.time)
-        self._capture, self._door = capture, door
-        self._public = EngineRoute(context, door, desk)
-        self._mirror = MirrorRoute(context, door)
-        self._agents: set[Agent] = set()
-        self._admins: set[Agent] = set()
+        self._door, self._budget = door, BodyBudget()
+        self._proxy = Proxy(
+            self.router,
+            self.spool,
+            door,
+            self.counts,
+            tokens=settings.capture_tokens,
+            first_byte_seconds=settings.first_byte_seconds,
+        )
+        self._agents: set[AgentConnection] = set()
+        self._admins: set[AgentConnection] = set()
         self.registry = registry = CollectorRegistry()
         """Of the metrics on the admin port."""
         ProcessCollector(registry=registry)
@@ -151,7 +147,7 @@ class Tap:
     async def _listening(self) -> AsyncIterator[tuple[list[asyncio.Server], Bound]]:
         settings, loop, place = self._settings, asyncio.get_running_loop(), self.place
         servers: list[asyncio.Server] = []
-        agents = self._maker(self._public, self._agents, self.counts)
+        agents = self._maker(self._proxy.answer, self._proxy.admit, self._agents, self.counts)
         try:
             others = {port for other in told(place.directory.parent) for port in other.ports}
             public = self._sockets.get(AGENTS) or bind(settings.host, settings.port, "tap.listen", others)
@@ -169,9 +165,9 @@ class Tap:
                 servers.append(
                     await loop.create_server(agents, sock=one, ssl=self._tls and self._tls.context, backlog=_BACKLOG)
                 )
-            maker = self._maker(self._mirror, self._agents, self.counts)
+            maker = self._maker(self._proxy.mirror, self._door.check, self._agents, self.counts)
             servers += [await loop.create_server(maker, sock=one, backlog=_BACKLOG) for one in mirror]
-            maker = self._maker(self._admin, self._admins, Counts())
+            maker = self._maker(self._admin.answer, self._admin.admit, self._admins, Counts())
             pages = [await loop.create_server(maker, sock=one) for one in admin]
             try:
                 yield servers, bound
@@ -182,21 +178,23 @@ class Tap:
             for server in servers:
                 server.close()
 
-    def _maker(self, route: Route, agents: set[Agent], counts: Counts) -> Callable[[], Agent]:
-        def hold(target: bytes) -> int:
-            return _HOLD_CHAT_BYTES if self._capture.holds(target) else _HOLD_BYTES
-
-        def make() -> Agent:
+    def _maker(
+        self,
+        answer: Callable[[Request, AgentConnection], Answering | None],
+        admit: Callable[[Head], object],
+        agents: set[AgentConnection],
+        counts: Counts,
+    ) -> Callable[[], AgentConnection]:
+        def make() -> AgentConnection:
             settings = self._settings
             parser = RequestParser(
                 max_header_bytes=MAX_HEADER_BYTES,
                 max_body_bytes=settings.max_body_bytes,
-                hold=hold,
                 clock=time.time,
-                admit=route.admit,
-                held=self.held,
+                admit=admit,
+                budget=self._budget,
             )
-            return Agent(route, parser, agents, counts, max_connections=settings.max_connections)
+            return AgentConnection(answer, parser, agents, counts, max_connections=settings.max_connections)
 
         return make
 

@@ -1,7 +1,7 @@
 """One engine: connections to it, kept alive and used again, the most recent first.
 
 A connection that the engine closes while it is idle leaves the pool at once, because its protocol is told; what remains
-is the moment between the engine's close and our notice, which `daemon.tap.call` makes up for.
+is the moment between the engine's close and our notice, which `daemon.tap.proxy` makes up for.
 """
 
 import asyncio
@@ -24,11 +24,10 @@ def bracketed(host: str) -> str:
 
 
 class Caller(Protocol):
-    """Who uses a connection at the moment; `full`: the engine takes no more of the request for now."""
+    """Who uses a connection at the moment."""
 
     def on_reply(self, data: bytes) -> None: ...
     def on_engine_lost(self, error: Exception | None) -> None: ...
-    def on_engine_full(self, full: bool) -> None: ...
 
 
 class EngineConnection(asyncio.Protocol):
@@ -61,14 +60,6 @@ class EngineConnection(asyncio.Protocol):
             caller.on_engine_lost(exc)
         else:
             self._upstream.forget(self)
-
-    def pause_writing(self) -> None:
-        if self.caller is not None:
-            self.caller.on_engine_full(True)
-
-    def resume_writing(self) -> None:
-        if self.caller is not None:
-            self.caller.on_engine_full(False)
 
     def give_back(self) -> None:
         """Between two requests: can be used again."""

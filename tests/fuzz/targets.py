@@ -31,14 +31,13 @@ from adapters.live.openapi import document
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.errors import ConfigError
 from daemon.settings import reading
-from daemon.tap.capture import with_tokens
 from daemon.tap.errors import Refused, UpstreamBroke
 from daemon.tap.feedback import read_feedback
 from daemon.tap.http import RequestParser
 from daemon.tap.reply import ReplyParser
-from daemon.tap.response_filter import Hidden, ResponseFilter
 from daemon.tap.segments import frame, segment_head, segment_path
 from daemon.tap.spool_reader import SpoolReader
+from daemon.tap.token_fields import Hidden, ResponseFilter, with_tokens
 
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
 _MARK = b"12345678"
@@ -57,7 +56,7 @@ def http_request(data: bytes) -> None:
 
 
 def _requests(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes, bytes]], bool]:
-    parser = RequestParser(max_header_bytes=4096, max_body_bytes=65536, hold=lambda path: 65536, clock=lambda: 0.0)
+    parser = RequestParser(max_header_bytes=4096, max_body_bytes=65536, clock=lambda: 0.0)
     refused = False
     try:
         for piece in pieces:

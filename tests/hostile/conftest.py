@@ -5,7 +5,7 @@ short, for tests of deadlines.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import hypothesis
@@ -23,7 +23,7 @@ NEVER_SECONDS = within(600)
 """Longer than any test waits: what ends, ends by itself."""
 DEADLINE_SECONDS = 2.0 * SLOW
 """Of each phase at the hasty tap: long enough for those that it shall not strike."""
-PHASES = ("call.CONNECT", "agent.REQUEST", "agent.KEEP_ALIVE", "call.IDLE")
+PHASES = ("proxy.CONNECT", "agent.REQUEST", "agent.KEEP_ALIVE", "proxy.IDLE")
 """Deadlines besides that for the first byte."""
 _IDLE = 'evolved_tap_upstream_idle{engine="serving"}'
 
@@ -80,10 +80,13 @@ class Rig(msgspec.Struct):
 
 
 @contextlib.contextmanager
-def rig_of(directory: Path, seconds: float, **settings: object) -> Iterator[Rig]:
+def rig_of(
+    directory: Path, seconds: float, *, constants: Mapping[str, float] = {}, **settings: object
+) -> Iterator[Rig]:
     """A tap in which each phase may take `seconds`, and an engine behind it."""
     engine = StrictEngine()
-    constants = {f"{phase}_SECONDS": seconds for phase in PHASES} | {"call.MAX_CAPTURE_BYTES": 1 << 20}
+    phases = {f"{phase}_SECONDS": seconds for phase in PHASES}
+    constants = {**phases, "capture.MAX_CAPTURE_BYTES": 1 << 20, **constants}
     with tap_process(directory, engine.port, constants=constants, first_byte_seconds=seconds, **settings) as tap:
         yield Rig(engine, tap)
     engine.close()

@@ -10,7 +10,7 @@ import time
 import msgspec
 import pytest
 
-from tests.hostile.cases import GET, POST, SMUGGLED
+from tests.hostile.cases import GET
 from tests.hostile.conftest import DEADLINE_SECONDS, Rig
 from tests.support.patience import wait_until, within
 from tests.support.strict_engine import Line, Script, sends
@@ -241,23 +241,3 @@ def test_an_answer_that_stops_half_way_is_cut_at_the_deadline(hasty: Rig) -> Non
         assert time.monotonic() - began > DEADLINE_SECONDS
         wait_until(lambda: left, "the engine's call ends")
     assert left == [True], "the tap closed it"
-
-
-@pytest.mark.promise
-@pytest.mark.parametrize("chunked", [False, True], ids=["sized", "chunked"])
-def test_an_answer_before_the_upload_is_over_does_not_leave_half_a_request_behind(rig: Rig, chunked: bool) -> None:
-    """The rest of such a body would be read as the next request, by the engine or by the tap."""
-    body, dialled = SMUGGLED * 20_000, rig.engine.dialled
-    with rig.client() as client:
-        if chunked:
-            client.send(POST + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(body[:600_000]))
-        else:
-            client.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body[:600_000])
-        wait_until(lambda: rig.engine.dialled > dialled, "the upload reaches the engine")
-        rig.engine.hang_up()  # before it is whole
-        got = client.outcome()
-        assert got is None or got.status >= 400
-        client.send(chunk(body[600_000:]) + b"0\r\n\r\n" if chunked else body[600_000:])
-        client.half_close()
-        assert b'"/v1/smuggled"' not in client.rest()
-    assert b"/v1/smuggled" not in [asked.target for asked in rig.engine.asked]

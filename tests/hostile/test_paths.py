@@ -1,4 +1,4 @@
-"""The engine's admin plane is out of reach, however its path is dressed up."""
+"""The engine's admin plane is out of reach, however its path is dressed up, with names in the address and without."""
 
 import re
 from urllib.parse import unquote_to_bytes
@@ -37,13 +37,24 @@ ADMIN = [
 MODELS = [b"/v1/models", b"/v1/models/", b"/v1/models?x=../../pause", b"/v1/models/a.b", b"/v1/models/..a",
           b"/v1/a%20b", b"/v1/models/org%2Fname", b"/health", b"/v1/responses/resp_1/input_items"]  # fmt: skip
 
+NAMES = [b"", b"/agents/planner", b"/runs/run-7_a.b", b"/agents/a/runs/b"]
+ODD = [
+    b"/agents//v1/models", b"/agents/v1/models", b"/agents/a%62/v1/models", b"/agents/-a/v1/models",
+    b"/agents/.a/v1/models", b"/agents/../v1/models", b"/agents/a/../v1/models", b"/agents/a;x/v1/models",
+    b"/agents/a b/v1/models", b"/agents/a//v1/models", b"/agents/a/agents/b/v1/models", b"/runs/a/runs/b/v1/models",
+    b"/runs/a/agents/b/v1/models", b"/agents/%b/v1/models" % (b"a" * 65), b"/runs/a\\b/v1/models", b"/runs/a/health",
+    b"/Agents/a/v1/models", b"/agents/a?/v1/models", b"/agents/a#/v1/models", b"/v1/agents/../../runs/a/v1/models",
+    b"/runs/\xc3\xa9/v1/models", b"/agents/a/runs//v1/models", b"http://tap/agents/a/v1/models", b"agents/a/v1/models",
+]  # fmt: skip
+"""Names in any other alphabet, order or place than one."""
+
 
 def get(client: Client, target: bytes) -> int:
     client.send(b"GET %b HTTP/1.1\r\nHost: tap\r\n\r\n" % target)
     return client.response().status
 
 
-@pytest.mark.parametrize("target", ADMIN, ids=[target.decode() for target in ADMIN])
+@pytest.mark.parametrize("target", [name + target for name in (b"", NAMES[-1]) for target in ADMIN] + ODD)
 def test_the_admin_plane_is_out_of_reach(rig: Rig, target: bytes) -> None:
     for method in (b"GET", b"POST"):
         with rig.client() as client:
@@ -52,10 +63,13 @@ def test_the_admin_plane_is_out_of_reach(rig: Rig, target: bytes) -> None:
     assert rig.engine.asked == []
 
 
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("target", MODELS, ids=[target.decode() for target in MODELS])
-def test_what_is_inside_passes_as_it_was_written(rig: Rig, target: bytes) -> None:
+def test_what_is_inside_passes_as_it_was_written(rig: Rig, target: bytes, name: bytes) -> None:
+    if target == b"/health":
+        name = b""
     with rig.client() as client:
-        assert get(client, target) == 200
+        assert get(client, name + target) == 200
     assert [asked.target for asked in rig.engine.asked] == [target]
 
 
@@ -83,12 +97,14 @@ _PARTS = [
 
 
 @settings(SAME_EVERY_TIME, max_examples=1500)
-@given(st.booleans(), st.lists(st.sampled_from(_PARTS), max_size=9))
-def test_no_path_that_may_lead_outside_reaches_the_engine(rig: Rig, inside: bool, parts: list[bytes]) -> None:
+@given(st.sampled_from(NAMES), st.booleans(), st.lists(st.sampled_from(_PARTS), max_size=9))
+def test_no_path_that_may_lead_outside_reaches_the_engine(
+    rig: Rig, name: bytes, inside: bool, parts: list[bytes]
+) -> None:
     target = (b"/v1/" if inside else b"/") + b"".join(parts)
     rig.engine.fresh()
     with rig.client() as client:
-        status = get(client, target)
+        status = get(client, name + target)
     assert [asked.target for asked in rig.engine.asked] == ([target] if status == 200 else [])
     if status == 200:
         assert not leads_out(target)

@@ -1,5 +1,5 @@
 """What goes on to the engine of a request, what does not, and where a request ends: one behind the other, 100 Continue,
-limits, and bodies that are passed on while they come."""
+limits, and large bodies."""
 
 import msgspec
 import pytest
@@ -113,6 +113,17 @@ def test_who_speaks_http_1_0_knows_no_100(rig: Rig) -> None:
         assert (answer.status, answer.interim) == (200, [])
 
 
+def test_who_waits_for_100_behind_another_request_gets_it_behind_its_answer(rig: Rig) -> None:
+    with rig.client() as client:
+        client.send(numbered(0) + POST + b"Expect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+        answer = client.response()
+        assert (answer.status, answer.interim) == (200, [])
+        assert client.reader.line() == b"HTTP/1.1 100 Continue"
+        assert client.reader.line() == b""
+        client.send(b"hello")
+        assert client.response().status == 200
+
+
 def test_who_waits_for_100_with_too_large_a_body_is_told_before_it_sends_any(rig: Rig) -> None:
     with rig.client() as client:
         client.send(POST + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (BODY_LIMIT + 1))
@@ -149,10 +160,10 @@ def test_a_chunked_body_above_the_limit_never_reaches_the_engine_whole(rig: Rig)
     assert rig.engine.asked == []
 
 
-# -- bodies that are passed on as they come ----------------------------------------------------------------------------
+# -- large bodies ------------------------------------------------------------------------------------------------------
 
 LARGE = b"0123456789abcdef" * 40_000
-"""640 KB: above what the tap waits for as a whole."""
+"""640 KB: these are counted."""
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["sized", "chunked"])

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.cases import GET, POST
-from tests.hostile.conftest import DEADLINE_SECONDS, HEAD_LIMIT, NEVER_SECONDS, Rig
-from tests.support.patience import wait_until
+from tests.hostile.conftest import DEADLINE_SECONDS, HEAD_LIMIT, NEVER_SECONDS, SETTINGS, Rig, rig_of
+from tests.support.patience import wait_until, within
 from tests.support.strict_engine import Line
-from tests.support.tap_process import tap_process
-from tests.support.wire import Client, Message, asks, chunk
+from tests.support.wire import Client, Message, asks, chunk, sized
 
 PLAIN, CHAT = (
     asks(path, b'{"model": "m", "stream": true, "messages": []}')
@@ -147,21 +146,63 @@ def test_who_reads_slowly_gets_all_of_it(hasty: Rig) -> None:
         assert client.reader.exactly(5) == b"0\r\n\r\n"
 
 
-@pytest.mark.parametrize("accepts", [True, False], ids=["does not read", "does not even accept"])
-def test_a_deaf_engine_holds_the_client_back(tmp_path: Path, accepts: bool) -> None:
-    """The other way round: a large upload waits in the client, not in the tap."""
-    with socket.create_server(("127.0.0.1", 0), backlog=16 if accepts else 0) as deaf, contextlib.ExitStack() as stack:
-        port = deaf.getsockname()[1]
-        if not accepts:
-            # A full backlog: whoever comes now waits for its connection.
-            for _ in range(4):
-                filler = stack.enter_context(socket.socket())
-                filler.setblocking(False)
-                filler.connect_ex(("127.0.0.1", port))
-        tap = stack.enter_context(tap_process(tmp_path, port, constants={"call.CONNECT_SECONDS": NEVER_SECONDS}))
-        upload = POST + b"Content-Length: %d\r\n\r\n" % (32 * MEGA) + bytes(31 * MEGA)
-        taken = tap.stuff(stack.enter_context(Client(tap.port)), upload)
-    assert taken < 16 * MEGA, "what the kernel's buffers take"
+def test_large_bodies_wait_in_their_clients_until_there_is_room(tmp_path: Path) -> None:
+    """Two of them fit. Who waits is served when others have left, and costs small ones nothing."""
+    size, settings = 2 * MEGA, {**SETTINGS, "constants": {"body_budget.LIMIT": 5 * MEGA}}
+    with rig_of(tmp_path, NEVER_SECONDS, **settings) as rig, contextlib.ExitStack() as stack:
+        upload = POST + b"Content-Length: %d\r\n\r\n" % size + bytes(size)
+        clients = [stack.enter_context(rig.client()) for _ in range(5)]
+        # The first two have all the room, and one byte to go.
+        taken = [rig.tap.stuff(client, upload[:-1]) for client in clients[:2]]
+        taken += [rig.tap.stuff(client, upload) for client in clients[2:]]
+        for client in clients:
+            client.sock.setblocking(True)
+        assert taken[:2] == [len(upload) - 1] * 2
+        with rig.client() as small:
+            small.send(GET + b"\r\n")
+            assert small.response().status == 200
+        assert [asked.target for asked in rig.engine.asked] == [b"/v1/models"]
+        clients[0].reset()
+        for client, sent in list(zip(clients, taken, strict=True))[1:]:
+            client.send(upload[sent:])
+            assert client.response().json["size"] == size
+
+
+def test_who_finds_no_room_in_time_is_told_to_come_again(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "constants": {"body_budget.LIMIT": 2 * MEGA}}
+    with rig_of(tmp_path, DEADLINE_SECONDS, **settings) as rig, rig.client() as first, rig.client() as second:
+        head = POST + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (MEGA + MEGA // 2)
+        first.send(head)
+        assert first.reader.line() == b"HTTP/1.1 100 Continue"
+        first.send(bytes(MEGA))  # which gives it time
+        second.send(head)
+        answer = second.response()
+        assert (answer.status, answer.interim) == (503, [])
+        assert answer.one(b"retry-after") == b"1"
+
+
+def test_room_for_the_next_request_says_nothing_into_the_answer_before(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "constants": {"body_budget.LIMIT": 2 * MEGA}}
+    with rig_of(tmp_path, NEVER_SECONDS, **settings) as rig, rig.client() as first, rig.client() as second:
+        gate, head = threading.Event(), POST + b"Content-Length: %d\r\n" % (MEGA + MEGA // 2)
+        first.send(head + b"Expect: 100-continue\r\n\r\n")
+        assert first.reader.line() == b"HTTP/1.1 100 Continue"
+        half = sized(b"hello")[:-2]
+
+        def halves(asked: Message, line: Line) -> bool:
+            line.send(half)
+            gate.wait(within())
+            line.send(b"lo")
+            return True
+
+        rig.engine.script = halves
+        second.send(GET + b"\r\n" + head + b"Expect: 100-continue\r\n\r\n")
+        assert second.reader.exactly(len(half)) == half
+        first.reset()
+        rig.tap.settle()
+        gate.set()
+        assert second.reader.exactly(2) == b"lo"
+        assert second.reader.line() == b"HTTP/1.1 100 Continue"
 
 
 # -- clients that leave ------------------------------------------------------------------------------------------------
@@ -196,7 +237,7 @@ BAD = (
     POST + b"Content-Length: 5\r\n\r\nhel",
     GET[:9],
     GET + b"\r\n" + GET,
-    b"POST /v1/feedback HTTP/1.1\r\nContent-Length: 4\r\n\r\nnull",
+    b"POST /v1/feedback HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\nnull",
     b"\r\n" * 50,
 )
 

@@ -1,4 +1,4 @@
-"""Other doors than a plain port: TLS on both sides, the mirror's port; and bodies too large to be held."""
+"""Other doors than a plain port: TLS on both sides, the mirror's port; large bodies; and names in the address."""
 
 import ssl
 from pathlib import Path
@@ -8,6 +8,7 @@ import anyio.to_thread
 import httpx
 import pytest
 
+from actors.messages import Exchange
 from tests.support.certificates import self_signed
 from tests.support.engine import Engine, answer, replies, running_engine
 from tests.support.patience import until, within
@@ -78,22 +79,40 @@ async def test_a_mirrored_request_is_kept_without_an_answer(tmp_path: Path, engi
     assert engine.asked == [], "a mirror sends nothing on"
 
 
-async def test_a_body_above_the_hold_goes_on_before_it_is_whole_and_is_kept_if_it_is_not_too_large(
+async def test_a_large_body_goes_on_when_it_is_whole_and_is_kept_if_it_is_not_too_large(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.tap.call.MAX_CAPTURE_BYTES", 400_000)
+    monkeypatch.setattr("daemon.tap.capture.MAX_CAPTURE_BYTES", 400_000)
     engine.script = replies(answer(200, {}))
     bodies = [b"x" * 300_000, b"y" * 500_000]
     async with running_tap(tmp_path, engine.port) as rig, raw(rig) as client:
-        whole = post(bodies[0], path=b"/v1/embeddings")
-        await client.send(whole[:150_000])
-        await until(lambda: engine.dialled > 0, "the upload reaches the engine")
-        assert engine.asked == [], "only a part of it can be there"
-        # The connection goes on behind an upload.
-        for sent in (whole[150_000:], post(bodies[1], path=b"/v1/embeddings"), post()):
-            await client.send(sent)
+        # The connection goes on behind a large one.
+        for number, body in enumerate((*bodies, b"{}")):
+            sent = post(body, path=b"/v1/embeddings")
+            await client.send(sent[:-1])
+            assert len(engine.asked) == number
+            await client.send(sent[-1:])
             assert (await client.receive()).startswith(b"HTTP/1.1 200")
         first, second, _ = await rig.records(3)
     assert [asked.body for asked in engine.asked[:2]] == bodies
     assert (first.request, first.complete) == (bodies[0], True)
     assert (second.request, second.complete) == (b"", False)
+
+
+@pytest.mark.parametrize("prefix", ["/agents/planner", "/runs/r-7", "/agents/planner/runs/r-7"])
+async def test_names_in_the_address_change_nothing_but_the_name(tmp_path: Path, engine: Engine, prefix: str) -> None:
+    """Token ids are asked for, feedback is taken, the endpoint and what the engine and a mirror see are the same."""
+    async with running_tap(tmp_path, engine.port, mirror_port=0) as rig, rig.http() as http:
+        plain, named = [(await http.post(at + CHAT, json=BODY)).content for at in ("", prefix)]
+        told = await http.post(prefix + "/v1/feedback", json={"custom_id": "c", "outcome": 1})
+        async with rig.http(f"http://127.0.0.1:{rig.bound.mirror_port}") as mirror:
+            assert (await mirror.post(prefix + CHAT, json=BODY)).status_code == 204
+        records = await rig.records(4)
+    assert (told.status_code, plain == named) == (202, True)
+    assert engine.asked[0].line == engine.asked[1].line
+    assert engine.asked[0].body == engine.asked[1].body
+    assert b"return_token_ids" in engine.asked[1].body
+    calls = [one for one in records if isinstance(one, Exchange)]
+    assert len({one.endpoint for one in calls}) == 1
+    agent, run = ("planner" if "agents" in prefix else ""), ("r-7" if "runs" in prefix else "")
+    assert [(one.hints.agent, one.hints.trajectory_id) for one in calls] == [("", ""), (agent, run), (agent, run)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actors.messages import Exchange, Feedback
-from daemon.tap.admission import DoorSettings, TenantSettings
+from daemon.tap.admission import DoorSettings
 from daemon.tap.keys import Scope, add_key, revoke_key
 from tests.support.engine import Engine
 from tests.support.patience import until
@@ -26,6 +26,9 @@ TABLE: list[tuple[str, str, list[str], tuple[int, str]]] = [
     ("agents", CHAT, [OWN + "AGENT", BEARER + "sk-1"], PASSES),
     ("agents", CHAT, [BEARER + "AGENT"], PASSES),
     ("agents", CHAT, [OWN + "AGENT", "x-evolved-tenant: acme"], PASSES),
+    ("agents", CHAT, ["authorization: Basic PASSWORD"], PASSES),
+    ("agents", CHAT, ["origin: https://shop.example"], MISSING),
+    ("agents", CHAT, [OWN + "AGENT", "origin: https://shop.example"], PASSES),
     ("agents", CHAT, [OWN + "AGENT", "x-evolved-tenant: other"], TENANT),
     ("agents", CHAT, [OWN + "AGENTx"], INVALID),
     ("agents", CHAT, [OWN + "EXPIRED"], INVALID),
@@ -59,6 +62,7 @@ class Keys:
         self.texts["REVOKED"], self.texts["EXPIRED"] = self.add("agent"), self.add("agent", expires=1.0)
         revoke_key(path, self.texts["REVOKED"][4:16], now=1.0)
         self.texts["LOGIN"] = base64.b64encode(f"anyone:{self.texts['ADMIN']}".encode()).decode()
+        self.texts["PASSWORD"] = base64.b64encode(f"anyone:{self.texts['AGENT']}".encode()).decode()
         self.door = DoorSettings(keys_file=str(path), require_key=True)
 
     def add(self, scope: Scope, expires: float | None = None) -> str:
@@ -85,7 +89,8 @@ async def test_who_may_do_what_at_the_taps_two_ports(tmp_path: Path, engine: Eng
             method = b"POST" if path in (CHAT, FEEDBACK) else b"GET"
             body = json.dumps(bodies.get(path, BODY)).encode()
             head = b"%b %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" % (method, path.encode())
-            head += b"".join(keys.headers(lines)) + b"Content-Length: %d\r\n\r\n" % len(body)
+            head += b"".join(keys.headers(lines)) + b"Content-Type: application/json\r\n"
+            head += b"Content-Length: %d\r\n\r\n" % len(body)
             async with raw(rig, rig.bound.admin_port if port == "admin" else 0) as stream:
                 await stream.send(head + body)
                 answer = await read_all(stream)
@@ -99,14 +104,14 @@ async def test_who_may_do_what_at_the_taps_two_ports(tmp_path: Path, engine: Eng
                 refusals.add(answer)
             if status == 202:
                 named = [one["id"] for one in json.loads(answer.partition(b"\r\n\r\n")[2])["data"]]
-        records = await rig.records(5)
+        records = await rig.records(7)
     assert len(refusals) == 1, "nobody learns why a key opens nothing"
     asked = [one for one in engine.asked if one.line.startswith(b"POST")]
-    assert [one.headers.get("authorization") for one in asked] == ["Bearer sk-1", None, None]
+    assert [one.headers.get("authorization") for one in asked] == ["Bearer sk-1", *[None] * 4]
     assert all("x-evolved-key" not in one.headers for one in asked)
     assert {one.tenant for one in records} == {"acme"}
     calls = [one for one in records if isinstance(one, Exchange)]
-    assert [one.caller for one in calls] == [keys.texts["AGENT"][4:16]] * 3
+    assert [one.caller for one in calls] == [keys.texts["AGENT"][4:16]] * 5
     assert [one.id for one in records if isinstance(one, Feedback)] == named
     assert files_with(tmp_path, keys.texts["AGENT"]) == files_with(tmp_path, "sk-1") == []
 
@@ -126,23 +131,31 @@ async def test_a_revoked_key_stops_within_seconds_and_a_new_one_starts(tmp_path:
         assert (await http.post(CHAT, json=BODY, headers={"x-evolved-key": old})).status_code == 401
 
 
-@pytest.mark.promise
-async def test_above_its_quota_a_tenants_calls_pass_and_are_counted(tmp_path: Path, engine: Engine) -> None:
-    door = DoorSettings(tenants={"": TenantSettings(calls_per_hour=2)})
-    async with running_tap(tmp_path, engine.port, door=door) as rig, rig.http() as http:
-        for _ in range(5):
-            assert (await http.post(CHAT, json=BODY)).status_code == 200
+async def test_what_is_kept_is_counted_by_tenant_and_of_a_web_page_is_nothing(tmp_path: Path, engine: Engine) -> None:
+    sent = len(json.dumps(BODY, separators=(",", ":")))
+    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
+        for _ in range(2):
+            await http.post(CHAT, json=BODY, headers={"x-evolved-tenant": "acme"})
+        page = await http.post(CHAT, json=BODY, headers={"origin": "https://shop.example"})
+        told = await http.post(
+            FEEDBACK, json={"response_id": "r", "outcome": 1}, headers={"origin": "https://a.example"}
+        )
+        assert (page.status_code, told.status_code, told.json()["error"]["code"]) == (200, 403, "other_site")
         await rig.records(2)
         await rig.nothing_kept()
         metrics = (await http.get(rig.admin + "/metrics")).text
-    assert 'evolved_tap_not_kept_total{reason="quota"} 3.0' in metrics
+    assert 'evolved_tap_kept_calls_total{tenant="acme"} 2.0' in metrics
+    assert 'evolved_tap_not_kept_total{reason="other_site"} 1.0' in metrics
+    (kept,) = [line for line in metrics.splitlines() if line.startswith('evolved_tap_kept_bytes_total{tenant="acme"}')]
+    assert float(kept.rpartition(" ")[2]) >= 2 * sent
 
 
 @pytest.mark.promise
 async def test_who_opts_out_leaves_nothing_by_header_or_by_metadata(tmp_path: Path, engine: Engine) -> None:
     out = {"x-evolved-opt-out": "1"}
     async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
-        for body, headers in ((BODY, out), ({**BODY, "metadata": {"evolved_opt_out": "true"}}, {})):
+        large = {**BODY, "metadata": {"evolved_opt_out": "true"}, "user": "x" * 1_000_000}
+        for body, headers in ((BODY, out), ({**BODY, "metadata": {"evolved_opt_out": "true"}}, {}), (large, {})):
             assert (await http.post(CHAT, json=body, headers=headers)).status_code == 200
         got = await http.post(FEEDBACK, json={"response_id": "r", "outcome": 1}, headers=out)
         assert (got.status_code, got.json()["kept"]) == (202, False)

@@ -26,6 +26,7 @@ from tests.support.tapping import BODY, Rig, post, raw, read_all, running_tap
 
 pytestmark = pytest.mark.anyio
 FEEDBACK = b'{"response_id": "r", "outcome": 1}'
+JSON = b"Content-Type: application/json"
 
 
 async def test_the_admin_port_tells_what_was_asked_kept_and_shed_and_is_no_way_to_the_engine(
@@ -82,7 +83,7 @@ async def test_a_drain_finishes_what_is_under_way_and_answers_whom_it_had_accept
         await until(lambda: rig.tap.counts.connections == 3, "all are accepted")
         rig.stop.set()
         await until(lambda: shut(rig), "the port is shut")
-        await accepted.send(post(FEEDBACK, path=b"/v1/feedback"))
+        await accepted.send(post(FEEDBACK, JSON, path=b"/v1/feedback"))
         assert (await read_all(accepted)).startswith(b"HTTP/1.1 202 ")
         with pytest.raises(anyio.EndOfStream):
             await silent.receive()
@@ -96,7 +97,7 @@ async def test_a_connection_that_a_drain_accepts_last_ends_with_it(tmp_path: Pat
     async with running_tap(tmp_path, free_port()) as rig:
         # Nothing is awaited in between: the tap accepts it in the round of its loop in which it hears of the end.
         with socket.create_connection(("127.0.0.1", rig.bound.port)) as late:
-            late.sendall(post(FEEDBACK, path=b"/v1/feedback"))
+            late.sendall(post(FEEDBACK, JSON, path=b"/v1/feedback"))
             rig.stop.set()
             late.settimeout(within())
             answer = await anyio.to_thread.run_sync(late.recv, 65_536)
@@ -165,7 +166,7 @@ def ask(port: int) -> str:
     """Status line of the answer to one report, or the error."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=within()) as one:
-            one.sendall(post(FEEDBACK, b"Connection: close", path=b"/v1/feedback"))
+            one.sendall(post(FEEDBACK, JSON, b"Connection: close", path=b"/v1/feedback"))
             return one.makefile("rb").readline().decode().strip()
     except OSError as error:
         return f"{type(error).__name__}: {error}"

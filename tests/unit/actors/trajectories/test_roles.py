@@ -2,6 +2,7 @@
 
 import itertools
 
+import msgspec
 import pytest
 
 from actors.messages import Exchange, Handoff, Hints, Trajectory, encode, ids_array, steps_array
@@ -157,6 +158,24 @@ def test_one_agent_whose_prompt_or_tools_change_is_one_role(prompts: list[str], 
     )
     assert len({step.role for step in run.steps}) == 1
     assert run.handoffs == ()
+
+
+@pytest.mark.parametrize(
+    ("agents", "prompts", "expected"),
+    [
+        (["desk", "desk"], ["You are a clerk.", WORKER], ["desk", "desk"]),
+        (["desk", "clerk"], [WORKER, WORKER], ["desk", "clerk"]),
+        (["desk", ""], [WORKER, WORKER], ["desk", "careful-worker#"]),
+    ],
+)
+def test_a_name_in_the_address_goes_before_what_the_prompt_says(
+    agents: list[str], prompts: list[str], expected: list[str]
+) -> None:
+    whole = [user("hello"), calls("search", "s1"), result("s1", "a")]
+    hints = [msgspec.structs.replace(SESSION, agent=agent) for agent in agents]
+    first = said("x0", prompts[0], whole[:1], whole[1], tools=("search",), at=1.0, hints=hints[0])
+    run, _ = lines(first, said("x1", prompts[1], whole, says("bye"), tools=("search",), at=2.0, hints=hints[1]))
+    assert [step.role[: len(name)] for step, name in zip(run.steps, expected, strict=True)] == expected
 
 
 @pytest.mark.parametrize(

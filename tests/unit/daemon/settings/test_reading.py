@@ -41,12 +41,12 @@ def test_engines_and_tenants_have_the_defaults_of_what_they_leave_out(tmp_path: 
     file = written(
         tmp_path,
         '[[engines]]\nname = "a"\nurl = "http://a:8000"\n[[engines]]\nname = "b"\nurl = "http://b:8000"\nweight = 3\n'
-        "[tenants]\nshare = 0.5\n[tenants.acme]\nshare = 0.1\ncalls_per_hour = 9\n",
+        "[tenants]\nshare = 0.5\n[tenants.acme]\nshare = 0.1\n",
     )
     config = load(file)
     assert [(one.name, one.weight, one.logprobs) for one in config.engines] == [("a", 1.0, "raw"), ("b", 3.0, "raw")]
-    assert config.tenants == {"": Tenant(0.5, 0), "acme": Tenant(0.1, 9)}
-    assert {name: one.calls_per_hour for name, one in tap(config).door.tenants.items()} == {"": None, "acme": 9}
+    assert config.tenants == {"": Tenant(0.5), "acme": Tenant(0.1)}
+    assert tap(config).door.sampling == {"": 0.5, "acme": 0.1}
     assert load(None, ["engines.url=http://c:1"]).engines[0].url == "http://c:1"
     with pytest.raises(ConfigError, match="there are 2"):
         load(file, ["engines.url=http://c:1"])

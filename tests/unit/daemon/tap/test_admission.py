@@ -1,5 +1,6 @@
 """On whose behalf a call comes, and what is kept of it. Keys: `tests/integration/tap/test_keys.py`."""
 
+import base64
 import json
 import random
 from pathlib import Path
@@ -7,25 +8,24 @@ from typing import Any
 
 import pytest
 
-from daemon.tap.admission import Admission, DoorSettings, TenantSettings, Visitor
+from daemon.tap.admission import Admission, DoorSettings, Visitor
+from daemon.tap.conversation import named
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.keys import add_key
-from daemon.tap.request import Upload
 from tests.support.fakes import Clock
 from tests.unit.daemon.tap.made import request
 
 
-def door(clock: Clock | None = None, **settings: Any) -> Admission:
-    return Admission(DoorSettings(**settings), clock=clock or Clock())
-
-
-def rules(sampling: float = 1.0, calls: int | None = None, **others: TenantSettings) -> dict[str, TenantSettings]:
-    return {"": TenantSettings(sampling=sampling, calls_per_hour=calls), **others}
+def door(**settings: Any) -> Admission:
+    return Admission(DoorSettings(**settings), clock=Clock())
 
 
 def chat(*said: tuple[str, str], **fields: object) -> bytes:
     messages = [{"role": role, "content": content} for role, content in said]
     return json.dumps({"messages": messages, **fields}).encode()
+
+
+LOGIN = base64.b64encode(b"anyone:evk_000000000000_x").decode()
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,11 @@ def chat(*said: tuple[str, str], **fields: object) -> bytes:
         ({"X-Evolved-Tenant": "a" * 999}, Visitor("a" * 256)),
         ({"Authorization": "Bearer sk-engine"}, Visitor("default")),
         ({"Authorization": "Bearer evk_000000000000_x"}, Visitor("default", strip_authorization=True)),
+        ({"Authorization": f"Basic {LOGIN}"}, Visitor("default", strip_authorization=True)),
+        ({"Authorization": "Basic c2stMTpzay0x"}, Visitor("default")),
+        ({"Sec-Fetch-Site": "none"}, Visitor("default")),
         ({"Origin": "https://shop.example"}, Visitor("default", keep=False, why_not="other_site")),
         ({"Sec-Fetch-Site": "same-site"}, Visitor("default", keep=False, why_not="other_site")),
-        ({"Sec-Fetch-Site": "none"}, Visitor("default")),
         *(
             ({"X-Evolved-Opt-Out": yes}, Visitor("default", keep=False, why_not="opted_out"))
             for yes in ("1", "please", " TRUE ")
@@ -102,7 +104,7 @@ def test_settings_that_cannot_work_are_named_with_the_remedy(settings: dict[str,
 
 def test_a_conversation_is_kept_as_a_whole_or_not_at_all_and_every_tap_says_the_same() -> None:
     rng, kept = random.Random(5), 0
-    first, second = door(tenants=rules(0.3)), door(tenants=rules(0.3))
+    first, second = door(sampling={"": 0.3}), door(sampling={"": 0.3})
     for number in range(400):
         said, answers = [("system", "desk " * 2000), ("user", f"wish {number}")], set[bool]()
         for _ in range(5):
@@ -135,54 +137,54 @@ PART = {"content": [{"type": "text", "text": "a"}], "role": "user"}
 )
 def test_the_calls_of_a_conversation_fall_together_in_every_dialect(turns: list[dict[str, object]]) -> None:
     for share in (0.1, 0.3, 0.5, 0.7, 0.9):
-        at = door(tenants=rules(share))
+        at = door(sampling={"": share})
         assert len({at.admit(request(json.dumps(turn).encode())).keep for turn in turns}) == 1
 
 
 def test_a_named_trajectory_falls_together_whatever_is_in_its_calls() -> None:
-    at = door(tenants=rules(0.5))
+    at = door(sampling={"": 0.5})
     for number in range(50):
         calls = [request(chat(("user", str(call))), x_evolved_trajectory=f"run-{number}") for call in range(5)]
         assert len({at.admit(call).keep for call in calls}) == 1
 
 
 def test_each_tenant_has_its_own_share_and_feedback_is_not_sampled() -> None:
-    at = door(tenants=rules(0.0, acme=TenantSettings()))
+    at = door(sampling={"": 0.0, "acme": 1.0})
     assert at.admit(request(x_evolved_tenant="acme")).keep
     assert at.admit(request(x_evolved_tenant="other")).why_not == "sampled_out"
     assert at.admit(request(path=b"/v1/feedback", x_evolved_tenant="other")).keep
 
 
-def test_bodies_that_are_not_to_be_looked_into_are_drawn_for_one_by_one() -> None:
-    at = door(tenants=rules(0.5))
-    large = [request(b"", upload=Upload(None), received=float(number)) for number in range(200)]
-    assert 60 < sum(at.admit(one).keep for one in large) < 140
+def test_bodies_of_any_size_fall_together_and_what_cannot_be_read_is_drawn_for_like_the_rest() -> None:
+    at, answers = door(sampling={"": 0.5}), set[bool]()
+    for number in range(60):
+        said = [("system", "s" * 300_000 if number % 2 else "s"), ("user", f"wish {number}")]
+        kept = set[bool]()
+        for _ in range(3):
+            kept.add(at.admit(request(chat(*said, metadata={"a": 1}))).keep)
+            said += [("assistant", "a" * 400_000), ("user", "more")]
+        assert len(kept) == 1
+        answers |= kept
+    assert answers == {True, False}
     assert {at.admit(request(body)).why_not for body in (b"", b"\xff", b"[" * 5000, b"[]")} <= {"", "sampled_out"}
 
 
-# -- quota -------------------------------------------------------------------------------------------------------------
+def test_all_calls_of_a_run_are_kept_or_none_although_each_answers_another_tool() -> None:
+    at = door(sampling={"": 0.5})
+    for number in range(200):
+        messages: list[dict[str, object]] = [{"role": "user", "content": f"wish {number}"}]
+        kept = set[bool]()
+        for call in range(6):
+            kept.add(at.admit(request(json.dumps({"messages": messages}).encode())).keep)
+            told = {"id": f"c{number}-{call}", "function": {"name": "f", "arguments": "{}"}}
+            messages.append({"role": "assistant", "tool_calls": [told]})
+            messages.append({"role": "tool", "tool_call_id": told["id"], "content": "x"})
+        assert len(kept) == 1
 
 
-def test_above_its_quota_a_tenants_calls_pass_and_are_not_kept_until_the_next_hour() -> None:
-    clock = Clock()
-    at = door(clock, tenants=rules(acme=TenantSettings(calls_per_hour=2)))
-    asked = request(x_evolved_tenant="acme")
-    uncounted = (
-        request(method=b"GET", x_evolved_tenant="acme"),
-        request(path=b"/v1/feedback", x_evolved_tenant="acme"),
-        request(x_evolved_tenant="acme", x_evolved_opt_out="1"),
-    )
-    for one in uncounted:
-        at.admit(one)
-    assert [at.admit(asked).why_not for _ in range(4)] == ["", "", "quota", "quota"]
-    assert at.admit(request(x_evolved_tenant="other")).keep
-    clock.now += 3600
-    assert at.admit(asked).keep
-
-
-def test_tenants_beyond_counting_share_one_quota() -> None:
-    at = door(tenants=rules(calls=1))
-    for number in range(10_000):
-        at.admit(request(x_evolved_tenant=f"t{number}"))
-    assert at.admit(request(x_evolved_tenant="next")).keep
-    assert at.admit(request(x_evolved_tenant="after")).why_not == "quota"
+def test_a_run_is_named_by_header_before_address_before_body() -> None:
+    body = json.dumps({"metadata": {"trajectory_id": "body"}, "messages": []}).encode()
+    path = b"/agents/planner/runs/run-7/v1/chat/completions"
+    asked = [request(body, path, x_evolved_trajectory="head"), request(body, path), request(body)]
+    assert [named(one)[0] for one in asked] == [b"head", b"run-7", b"body"]
+    assert [(one.path, one.head.agent) for one in asked[:2]] == [(b"/v1/chat/completions", "planner")] * 2

@@ -1,35 +1,38 @@
 """What is asked for on top, what is copied, and what never is. Paths: `tests/hostile/test_paths.py`."""
 
 import json
+from typing import Any
 
 import pytest
 
 from actors.messages import encode
+from actors.messages.raw import RawExchange
 from daemon.tap.admission import Visitor
-from daemon.tap.capture import COMPLETIONS, MESSAGES, RESPONSES, TOKEN_FIELDS, Capture, Plan, RecordIds
+from daemon.tap.capture import RecordIds, mirrored, record
 from daemon.tap.errors import InvalidTapSettings
+from daemon.tap.paths import COMPLETIONS, MESSAGES, RESPONSES, is_call
 from daemon.tap.reply import ReplyParser
 from daemon.tap.request import Request
 from daemon.tap.settings import TapSettings, UpstreamSettings, upstreams_of
+from daemon.tap.token_fields import TOKEN_FIELDS, asks, shows_stored, with_tokens
 from tests.unit.daemon.tap.made import request
 
-CAPTURE, CHAT = Capture(tokens=True), b"/v1/chat/completions"
+CHAT = b"/v1/chat/completions"
 
 
-def plan(**asked: object) -> Plan:
-    return CAPTURE.plan(request(**asked), Visitor("default"))
+def plan(body: bytes = b"{}", **asked: Any) -> tuple[bytes, tuple[str, ...]]:
+    told = request(body, **asked)
+    return with_tokens(body, told.path) if asks(told.head) else (body, ())
 
 
-def record(asked: Request, response: bytes = b"", limit: int = 1000):
+def made(asked: Request, response: bytes = b"", limit: int = 1000) -> RawExchange:
     reply = ReplyParser()
     reply.begin(head_only=False, max_capture_bytes=limit)
     if response:
         reply.feed(response)
-    who = Visitor("acme")
-    return CAPTURE.record(
-        asked, who, CAPTURE.plan(asked, who), reply,
-        record_id=RecordIds().next(), engine="serving", body=asked.body, status=reply.head.status, finished=3.0,
-        problem="",
+    return record(
+        RecordIds().next(), asked, Visitor("acme"), reply, engine="serving", asked=True, status=reply.head.status,
+        finished=3.0, problem="",
     )  # fmt: skip
 
 
@@ -59,27 +62,24 @@ MESSAGE_FIELDS, TOKENS = ("enable_response_messages",), ("evolved_tokens",)
 def test_each_path_is_asked_for_what_its_engine_gives_and_what_was_said_stands(
     path: bytes, body: bytes, added: tuple[str, ...]
 ) -> None:
-    found = plan(path=path, body=body, accept_encoding="gzip")
-    assert (found.added, found.keep) == (added, True)
+    sent, fields = plan(body, path=path)
+    assert fields == added
     asked = {**dict.fromkeys(added, True), **({"logprobs": 0} if added and path == COMPLETIONS else {})}
-    assert json.loads(found.body) == json.loads(body) | asked
-    assert found.body.startswith(body[: body.rindex(b"}")]), "byte for byte"
-    assert found.body == body or added
-    assert (b"accept-encoding" in found.dropped) == bool(added), "what is rewritten must not come compressed"
+    assert json.loads(sent) == json.loads(body) | asked
+    assert sent.startswith(body[: body.rindex(b"}")]), "byte for byte"
+    assert sent == body or added
 
 
-def test_what_is_compressed_or_opted_out_is_left_alone() -> None:
-    assert not plan(content_encoding="gzip").added
-    asked = request()
-    found = CAPTURE.plan(asked, Visitor("default", keep=False, why_not="opted_out"))
-    assert (found.keep, found.added, found.body is asked.body) == (False, (), True)
+def test_what_is_compressed_or_in_an_old_dialect_of_http_is_left_alone() -> None:
+    assert not plan(content_encoding="gzip")[1]
+    assert not plan(method=b"GET")[1]
 
 
 def test_a_stored_response_is_shown_without_what_the_tap_had_asked_for_and_leaves_no_trace() -> None:
-    stored = plan(path=b"/v1/responses/resp_1", method=b"GET", body=b"")
-    assert (stored.added, stored.keep) == (MESSAGE_FIELDS, False)
-    assert not plan(method=b"GET", path=b"/v1/models").keep
-    assert not plan(path=b"/health").keep
+    stored = request(b"", b"/v1/responses/resp_1", b"GET")
+    assert shows_stored(stored.head) == MESSAGE_FIELDS
+    assert not is_call(stored.path)
+    assert not is_call(b"/health")
 
 
 @pytest.mark.promise
@@ -89,14 +89,23 @@ def test_a_record_holds_what_went_by_and_no_key() -> None:
         x_api_key="secret",
     )  # fmt: skip
     streamed = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"
-    kept = record(asked, streamed + b"0\r\n\r\n")
+    kept = made(asked, streamed + b"0\r\n\r\n")
     assert (kept.request, kept.response, kept.status, kept.complete) == (b'{"a":1}', b"a", 200, True)
     assert (kept.content_type, kept.tenant, kept.tokens_requested) == ("text/event-stream", "acme", True)
     assert (kept.hints.trajectory_id, kept.hints.custom_id) == ("t1", "order-1")
     assert (kept.received, kept.finished) == (1.0, 3.0)
     assert b"secret" not in encode(kept)
-    large = record(request(), b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde", limit=3)
+    large = made(request(), b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde", limit=3)
     assert (large.complete, large.problem, large.response) == (False, "response_too_large", b"")
+
+
+@pytest.mark.promise
+def test_a_large_request_passes_and_its_record_comes_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.tap.capture.MAX_CAPTURE_BYTES", 10)
+    large, small = request(b"x" * 11), request(b"x" * 10)
+    for kept in (made(large), mirrored("0" * 32, large, Visitor("acme"))):
+        assert (kept.complete, kept.request) == (False, b"")
+    assert made(small).request == small.body
 
 
 @pytest.mark.promise

@@ -1,5 +1,6 @@
 """Feedback becomes a record, or an answer that names the field and says what to do."""
 
+import contextlib
 import json
 from unittest.mock import Mock
 
@@ -10,6 +11,7 @@ from daemon.tap.admission import Visitor
 from daemon.tap.errors import Refused
 from daemon.tap.feedback import FeedbackDesk, read_feedback
 from daemon.tap.metrics import Counts
+from daemon.tap.request import Request
 from tests.unit.daemon.tap.made import request
 
 GOOD = {"response_id": "r", "outcome": 1}
@@ -84,10 +86,10 @@ def test_a_list_is_as_many_records_in_order_and_has_an_end() -> None:
         ({"response_id": "r" * 300, "outcome": 1}, "response_id", "256"),
         ({"response_id": "r", "outcome": 1, "final": "yes"}, "final", "true"),
         ({"response_id": "r", "kind": "comment"}, "text", "missing"),
-        ({"respons_id": "r", "outcome": 1}, "respons_id", "did you mean response_id?"),
+        ({"respons_id": "r", "outcome": 1}, "respons_id", "known are id, "),
         ({"zzz": 1}, "zzz", "known are"),
         ([GOOD, GOOD, {"response_id": "r", "outcome": 2}], "[2].outcome", "out of range"),
-        ([GOOD, GOOD, {"respons_id": "r"}], "[2].respons_id", "did you mean response_id?"),
+        ([GOOD, GOOD, {"respons_id": "r"}], "[2].respons_id", "known are id, "),
         ([GOOD, GOOD, 7], "body", ""),
         *((body, "body", "body: ") for body in (b"", b"{", b"[]", b'"x"', b"\xff", b'{"outcome": NaN}', b"[" * 5000)),
     ],
@@ -101,10 +103,31 @@ def test_what_is_wrong_is_named_with_its_remedy(body: dict | list | bytes, param
     assert says in str(refusal.value)
 
 
+def desk(taking: bool = True, offers: list[bool] | None = None) -> FeedbackDesk:
+    recorder = Mock(taking=taking, offer=Mock(side_effect=offers or [True] * 9))
+    return FeedbackDesk(recorder, Counts(), clock=lambda: 5.0)
+
+
+def post(body: object = GOOD, kind: str = "application/json") -> Request:
+    return request(json.dumps(body).encode(), b"/v1/feedback", content_type=kind)
+
+
 @pytest.mark.parametrize(("taking", "offers"), [(False, []), (True, [True, False])], ids=["closed", "room for one"])
 @pytest.mark.promise
 def test_what_cannot_be_written_down_is_to_be_sent_again(taking: bool, offers: list[bool]) -> None:
-    desk = FeedbackDesk(Mock(taking=taking, offer=Mock(side_effect=offers)), Counts(), clock=lambda: 5.0)
     with pytest.raises(Refused) as refusal:
-        desk.answer(request(json.dumps([GOOD, GOOD]).encode(), b"/v1/feedback"), Visitor("acme"))
+        desk(taking, offers).take(post([GOOD, GOOD]), Visitor("acme"), lambda data: None)
     assert refusal.value.status == 503
+
+
+@pytest.mark.parametrize(
+    ("kind", "taken"),
+    [
+        ("application/json", True), ("Application/JSON; charset=utf-8", True), ("", False), ("text/plain", False),
+        ("application/x-www-form-urlencoded", False), ("application/jsonp", False),
+    ],
+)  # fmt: skip
+def test_only_json_is_taken_which_no_page_may_send_unasked(kind: str, taken: bool) -> None:
+    refused = contextlib.nullcontext() if taken else pytest.raises(Refused, match="content-type: application/json")
+    with refused:
+        desk().take(post(kind=kind), Visitor("acme"), lambda data: None)

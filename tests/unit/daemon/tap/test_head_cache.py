@@ -22,7 +22,7 @@ CHANGES = (
 
 def asked(*pieces: bytes) -> tuple[RequestParser, list[Request]]:
     """A parser that has read `pieces`, and what it found in them."""
-    reading = RequestParser(max_header_bytes=1000, max_body_bytes=2000, hold=lambda target: 2000, clock=lambda: 5.0)
+    reading = RequestParser(max_header_bytes=1000, max_body_bytes=2000, clock=lambda: 5.0)
     for piece in pieces:
         reading.feed(piece)
     found = list(reading.requests)
@@ -41,7 +41,7 @@ def told(*replies: bytes) -> ReplyParser:
 
 def said(request: Request) -> tuple[object, ...]:
     head = request.head
-    return head.method, head.target, head.headers, head.old, head.keep_alive, head.framed, request.body, request.upload
+    return head.method, head.target, head.headers, head.old, head.keep_alive, head.framed, request.body
 
 
 def mangled(data: bytes, place: int, cut: int, new: bytes) -> bytes:

@@ -46,8 +46,8 @@ def test_new_runs_spread_by_weight_and_weight_zero_takes_none() -> None:
     ("answer", "next_call"),
     [
         (
-            b'{"id":"chatcmpl-9","choices":[{"message":{"tool_calls":[{"id":"call_1"}]}}]}',
-            b'{"messages":[{"role":"tool","tool_call_id":"call_1","content":"3"}]}',
+            b'{"id":"chatcmpl-9","choices":[{"message":{"tool_calls":[{"id":"call_x7Qk1"}]}}]}',
+            b'{"messages":[{"role":"tool","tool_call_id":"call_x7Qk1","content":"3"}]}',
         ),
         (b'{"id":"resp_1"}', b'{"previous_response_id": "resp_1"}'),
     ],
@@ -57,6 +57,22 @@ def test_what_follows_an_answer_goes_where_that_was_made(answer: bytes, next_cal
     two = router(1.0, 1.0)
     two.learn(answer, two.upstreams[at])
     assert {two.choose(request(next_call)) for _ in range(3)} == {two.upstreams[at]}
+
+
+def test_ids_that_engines_repeat_move_no_conversation() -> None:
+    three = router(1.0, 1.0, 1.0)
+    found: dict[int, set[str]] = {number: set() for number in range(30)}
+    for call in range(4):
+        for number, engines in found.items():
+            said = (
+                b'{"role":"assistant","tool_calls":[{"id":"call_0"}]},{"role":"tool","tool_call_id":"call_0"},' * call
+            )
+            body = b'{"messages":[{"role":"user","content":"wish %d"},%b{}]}' % (number, said)
+            chosen = three.choose(request(body))
+            engines.add(chosen.name)
+            three.learn(b'{"id":"chatcmpl-%d-%d","choices":[{"id":"call_0"}]}' % (number, call), chosen)
+    assert {len(engines) for engines in found.values()} == {1}
+    assert len(set[str]().union(*found.values())) == 3
 
 
 def test_a_sick_engine_gets_nothing_and_its_runs_move_for_good_unless_all_are_sick() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.tap.response_filter import Hidden, ResponseFilter
+from daemon.tap.token_fields import Hidden, ResponseFilter
 
 CHAT = Hidden(("logprobs", "return_token_ids", "return_weight_versions"))
 RESPONSES, MESSAGES = Hidden(("enable_response_messages",)), Hidden(("evolved_tokens",))

@@ -1,10 +1,10 @@
-"""Hides from an agent what only the tap had asked the engine for: token ids, log-probs, weight versions.
+"""Token ids, log-probs and weight versions: asked for where the agent did not, and hidden from it again.
 
-Each hidden field becomes the `null` that the engine writes there when nobody asks (vLLM names these fields in every
-answer). All other bytes of an event stay as the engine wrote them: values are never decoded, only found and left out.
-The forms that vLLM writes are found by their bytes; whatever else there may be, by reading the JSON (`_rewritten`).
-Events that vLLM sends for the sake of their token ids alone, with nothing new to say, are left out whole; so is what
-the plug-in adds to an answer of `/v1/messages`, where the engine would have no such field.
+Asking appends fields to the JSON of the request. Hiding makes each of them the `null` that the engine writes there when
+nobody asks (vLLM names these fields in every answer). All other bytes stay as they were written: values are never
+decoded, only found and left out. The forms that vLLM writes are found by their bytes; whatever else there may be, by
+reading the JSON (`_rewritten`). Events that vLLM sends for the sake of their token ids alone, with nothing new to say,
+are left out whole; so is what the plug-in adds to an answer of `/v1/messages`, where the engine has no such field.
 
     plain answer   held until it is whole, then rewritten: the engine sends it in one piece anyway
     stream         event by event; the pieces that are ready go on at once, the tail of an unfinished event waits
@@ -12,10 +12,98 @@ the plug-in adds to an answer of `/v1/messages`, where the engine would have no 
 
 import re
 from collections.abc import Sequence
+from functools import cache
+from typing import Literal
 
 import msgspec
 
 from daemon.tap.errors import UpstreamBroke
+from daemon.tap.http import chunk
+from daemon.tap.paths import CHAT, COMPLETIONS, MESSAGES, RESPONSES, STORED
+from daemon.tap.reply import ReplyParser
+from daemon.tap.request import Head
+
+TOKEN_FIELDS = ("logprobs", "return_token_ids", "return_weight_versions")
+_WANTED = {
+    CHAT: {"logprobs": b"true", "return_token_ids": b"true", "return_weight_versions": b"true"},
+    COMPLETIONS: {"logprobs": b"0", "return_token_ids": b"true", "return_weight_versions": b"true"},
+    RESPONSES: {"enable_response_messages": b"true"},
+    MESSAGES: {"evolved_tokens": b"true"},
+}
+"""What an engine is asked for, by path. A completion's `logprobs` is the number of alternatives beside the sampled
+token; vLLM gives ids on these paths only: log-probs of responses, and all of messages, with the plug-in alone."""
+_BACKGROUND = b'"background"'
+_MARKS = {
+    CHAT: (b'"logprobs"', b'"return_'),
+    COMPLETIONS: (b'"logprobs"', b'"return_'),
+    RESPONSES: (b'"enable_response_messages"', _BACKGROUND),
+    MESSAGES: (b'"evolved_tokens"',),
+}
+"""Without them a body names none of these fields."""
+# -- asking --------------------------------------------------------------------------------------------------------
+
+
+class _Asked(msgspec.Struct):
+    """The fields of a request that decide what its response carries; the rest is skipped unread."""
+
+    logprobs: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    return_token_ids: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    return_weight_versions: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    enable_response_messages: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    evolved_tokens: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    background: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_asked = msgspec.json.Decoder(_Asked)
+
+
+def asks(head: Head) -> bool:
+    """Whether a call is one that fields are added to, as far as its head tells."""
+    return head.method == b"POST" and head.path in _WANTED and not head.old and b"content-encoding" not in head.named
+
+
+def shows_stored(head: Head) -> tuple[str, ...]:
+    """The fields to be hidden of an answer that was made earlier, when they were asked for."""
+    return tuple(_WANTED[RESPONSES]) if head.path.startswith(STORED) and not head.old else ()
+
+
+def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]]:
+    """The body for the engine, which asks for what is wanted of `path` where the client's does not name it; and the
+    names of the fields that were added.
+
+    All that the client wrote stays byte for byte. A body that is no JSON object comes back as it is, or as one that is
+    none either: the engine's own error is the one to show.
+    """
+    start, end = body.find(b"{"), body.rfind(b"}")
+    # vLLM (0.32) leaves an echoed prompt out of the text when it is asked for token ids.
+    if start < 0 or end < start or (path == COMPLETIONS and b'"echo"' in body):
+        return body, ()
+    missing, added = _ALL[path]
+    # A long prompt takes ten times longer to parse than to search (from behind), and hardly any names these fields.
+    if any([body.rfind(mark) >= 0 for mark in _MARKS[path]]):
+        try:
+            asked = _asked.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return body, ()
+        missing = tuple([name for name in missing if getattr(asked, name) is msgspec.UNSET])
+        # vLLM tells the messages of no response that is made in the background.
+        if not missing or (path == RESPONSES and bytes(asked.background) not in (b"null", b"false")):
+            return body, ()
+        added = _asking(path, missing)
+    # The last bytes tell it for all but bodies of blanks, and copy no long prompt.
+    comma = b"," if body[max(start + 1, end - 64) : end].strip() or body[start + 1 : end].strip() else b""
+    return b"".join((body[:end], comma, added, body[end:])), missing
+
+
+def _asking(path: bytes, names: tuple[str, ...]) -> bytes:
+    return b",".join([b'"%b":%b' % (name.encode(), _WANTED[path][name]) for name in names])
+
+
+_ALL = {path: (tuple(wanted), _asking(path, tuple(wanted))) for path, wanted in _WANTED.items()}
+"""(names, bytes) of what is asked for if a body names none of it: nearly always."""
+
+
+# -- hiding --------------------------------------------------------------------------------------------------------
 
 _NULL = msgspec.Raw(b"null")
 _MAX_EVENT = 64 << 20
@@ -226,3 +314,65 @@ def _last_end(data: bytes) -> int:
     end = data.rfind(b"\n\n")
     crlf = data.rfind(b"\r\n\r\n")
     return max(end + 2 if end >= 0 else 0, crlf + 4 if crlf >= 0 else 0)
+
+
+@cache
+def _hidden(added: tuple[str, ...]) -> Hidden:
+    return Hidden(added)
+
+
+class HiddenAnswer:
+    """One answer of the engine on its way to an agent, head and framing and all, without the fields that were added."""
+
+    def __init__(self, added: tuple[str, ...]) -> None:
+        self._filter = ResponseFilter(_hidden(added))
+        self._form: Literal["", "plain", "stream", "other"] = ""
+        """Nothing is hidden in `other` ones: errors, and what is unknown. Empty until the head is whole."""
+        self._head: list[bytes] = []
+        """Its bytes until then."""
+
+    @property
+    def framed(self) -> bool:
+        """Whether its end is ours to tell."""
+        return self._form in ("plain", "stream")
+
+    def shown(self, data: bytes, reply: ReplyParser) -> bytes:
+        """What goes on for `data`, which `reply` has read."""
+        out = b""
+        if not self._form:
+            self._head.append(data)
+            if not reply.head_done:
+                return b""
+            self._form = _form(reply)
+            if self._form == "other":
+                return b"".join(self._head)
+            if self._form == "stream":
+                # The head goes out with the first events, so that a drain can write into it.
+                out = reply.head.own() + b"Transfer-Encoding: chunked\r\n\r\n"
+        if self._form == "other":
+            return data
+        if self._form == "plain":
+            self._filter.hold(reply.fresh)
+        elif shown := self._filter.stream(reply.fresh):
+            out += chunk(shown)
+        return out + self.ending(reply) if reply.done else out
+
+    def ending(self, reply: ReplyParser) -> bytes:
+        """What is left when the answer is over."""
+        if self._form == "plain":
+            body = self._filter.whole()
+            return b"%bContent-Length: %d\r\n\r\n%b" % (reply.head.own(), len(body), body)
+        if self._form == "stream":
+            rest = self._filter.rest()
+            return (chunk(rest) if rest else b"") + b"0\r\n\r\n"
+        return b""
+
+
+def _form(reply: ReplyParser) -> Literal["plain", "stream", "other"]:
+    head = reply.head
+    kind = head.content_type.lower()
+    if head.status != 200 or head.content_encoding:
+        return "other"
+    if kind.startswith("text/event-stream"):
+        return "stream"
+    return "plain" if kind.startswith("application/json") else "other"
