@@ -2,10 +2,9 @@
 sentences of many languages, and long random words of no known form.
 
 The patterns are our own. `detect-secrets` was measured at 3.3 ms per kilobyte here, reads source code line by line and
-brings an HTTP client; all of a call is searched in 0.4 ms here. No pattern has a repetition inside a repetition over
-the same characters, and each starts at a boundary, so none is worse than linear but for small constants (a test holds
-that). A value's name decides first and its look second: the further it stands from the name, the more it must look
-like a secret.
+brings an HTTP client. No pattern has a repetition inside a repetition over the same characters, and each starts at a
+boundary, so none is worse than linear but for small constants (a test holds that). A value's name decides first and its
+look second: the further it stands from the name, the more it must look like a secret.
 """
 
 import re
