@@ -99,7 +99,7 @@ async def replay(environment: Environment, spec: SyntheticTaskSpec) -> Reached:
         after = await state_of(episode)
     if spec.verifier == "state" and after == before:
         return Reached(after, done, problem="it changes nothing")
-    answer = value_at(parsed(text), spec.answer) if spec.verifier == "answer" else ""
+    answer = _as_text(value_at(parsed(text), spec.answer)) if spec.verifier == "answer" else ""
     if spec.verifier == "answer" and not answer:
         return Reached(after, done, problem=f"the last call's result has no {spec.answer or 'value'!r}")
     return Reached(after, done, answer)
@@ -115,15 +115,20 @@ async def state_of(episode: Episode) -> dict[str, Any]:
         raise EnvironmentFailed(f"the state cannot be written as JSON: {error}") from error
 
 
-def value_at(result: Any, path: str) -> str:
-    """The value at `path` as text; empty if there is none, or no single one."""
+def value_at(result: Any, path: str) -> Any:
+    """The value at `path` of a parsed answer; None if there is none."""
     for part in path.split(".") if path else ():
         if isinstance(result, dict) and part in result:
             result = result[part]
         elif isinstance(result, list) and part.isdecimal() and int(part) < len(result):
             result = result[int(part)]
         else:
-            return ""
-    if isinstance(result, str):
-        return result
-    return "" if result is None or isinstance(result, dict | list) else msgspec.json.encode(result).decode()
+            return None
+    return result
+
+
+def _as_text(value: Any) -> str:
+    """`value` as text; empty if it is none, or no single one."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None or isinstance(value, dict | list) else msgspec.json.encode(value).decode()

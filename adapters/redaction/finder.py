@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from adapters.redaction import names, personal, secrets
+from adapters.redaction import keys, names, personal, secrets
 from adapters.redaction.detector import Clues, Detector, Spans, says
 from adapters.redaction.settings import KINDS, RedactionSettings, compiled, read_key
 from adapters.redaction.spelt import columns, inserted, is_pair, may_be_spelt, spellings
@@ -39,9 +39,8 @@ class Edit(msgspec.Struct, frozen=True):
 class Placeholders:
     """Makes what stands where something was taken out: `[REDACTED:email]`, or `[REDACTED:email:1f0c9a3e]` with a key.
 
-    The digits are worth their place for who learns from the text: a desk that serves two customers in one conversation
-    is a puzzle once both are `[REDACTED:email]`. Without a key they would give the value away (there are few card
-    numbers), so without a key there are none.
+    The digits tell two values apart: a conversation about two customers cannot be followed if both are
+    `[REDACTED:email]`. Without a key anybody could try all card numbers against them, so without a key there are none.
     """
 
     def __init__(self, key: bytes = b"") -> None:
@@ -52,7 +51,7 @@ class Placeholders:
         return f"[REDACTED:{kind}:{self.digest(kind, value, 8)}]" if self._key else f"[REDACTED:{kind}]"
 
     def digest(self, kind: str, value: str, digits: int) -> str:
-        """So many hex digits of the HMAC; says nothing of `value` to whoever has no key."""
+        """The first `digits` hex digits of the HMAC; without the key they do not reveal `value`."""
         message = f"{kind}\0{value}".encode("utf-8", "surrogatepass")
         return hmac.new(self._key, message, hashlib.sha256).hexdigest()[:digits]
 
@@ -67,7 +66,9 @@ class Finder:
         """
         self.placeholders = Placeholders(read_key(settings))
         self._kinds = frozenset(settings.kinds)
-        self._plain = [one for one in (*secrets.DETECTORS, *personal.DETECTORS) if one.kind in self._kinds]
+        self._plain = [
+            one for one in (*keys.DETECTORS, *secrets.DETECTORS, *personal.DETECTORS) if one.kind in self._kinds
+        ]
         self._detectors = [*self._plain]
         if "secret" in self._kinds:
             telling = says(names.COLUMNS, names.FOREIGN_PASSWORDS)

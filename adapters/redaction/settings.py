@@ -59,7 +59,7 @@ def require_valid(settings: RedactionSettings) -> None:
     """
     for kind in settings.kinds:
         if kind not in KINDS:
-            raise InvalidRedaction(f"redact.kinds: there is no kind {kind!r}; write some of {', '.join(KINDS)}")
+            raise InvalidRedaction(f"redact.kinds: unknown kind {kind!r}; write some of {', '.join(KINDS)}")
     if settings.strict and not settings.key_file:
         raise InvalidRedaction(
             'redact.kinds has "text", which needs a key for its digests: openssl rand -hex 32 > STATE_DIR/keys/'

@@ -13,7 +13,7 @@ from actors.messages import derived_id
 from actors.ports.tool_answers.reader import parsed
 from actors.tasks.questioner.instance_pool import Execution, InstancePool, Made
 from actors.tasks.questioner.values import leaves, telling
-from actors.tasks.reference_calls import ReferenceCall
+from actors.tasks.reference_calls import ReferenceCall, value_at
 
 _SHAPE = 400
 """Characters of one operation's description; longer ones are their digest."""
@@ -162,18 +162,6 @@ def _origin(name: str, value: Any, results: Sequence[list[Any]]) -> tuple[int, s
     return second
 
 
-def at(result: Any, path: str) -> Any:
-    """The value at `path` of a parsed answer; None if there is none."""
-    for part in path.split(".") if path else ():
-        if isinstance(result, dict) and part in result:
-            result = result[part]
-        elif isinstance(result, list) and part.isdecimal() and int(part) < len(result):
-            result = result[int(part)]
-        else:
-            return None
-    return result
-
-
 async def perform(
     instances: InstancePool, base: Any, program: Program, values: Mapping[str, Any], *, evaluate: bool = False
 ) -> Execution | None:
@@ -197,7 +185,7 @@ async def perform(
                 if one.origin < 0:
                     arguments[one.name] = values.get(slot(one), one.value)
                     continue
-                value = at(parsed(session.made[one.origin].answer), one.path)
+                value = value_at(parsed(session.made[one.origin].answer), one.path)
                 if value is None:
                     return None
                 arguments[one.name] = value
