@@ -136,7 +136,7 @@ def test_json_is_one_document_and_other_peoples_words_are_printed_as_they_were_w
     else:
         monkeypatch.setenv("FORCE_COLOR", "1")
         monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setattr("daemon.upkeep.install.program", lambda: "/opt/evolved/bin/evolved", raising=False)
+    monkeypatch.setattr("sys.prefix", "/opt/evolved")
     for command in COMMANDS:
         answering.json(command.format(tmp=answering.directory, number=1))
         told = answering(command.format(tmp=answering.directory, number=2)).out
