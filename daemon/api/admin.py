@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.scopes import allowed, how_to, needed
-from daemon.collectors.figures import counter
 from daemon.errors import ConfigError
+from daemon.figures import counter
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import OPERATORS, Key, KeyRing, is_loopback, presented
 

@@ -46,9 +46,9 @@ from daemon.api.openapi import document
 from daemon.api.orders import Order, Orders
 from daemon.api.request_parsing import read_body, who
 from daemon.api.scopes import allowed, how_to
-from daemon.collectors.figures import Figures
 from daemon.dashboard import Dashboard
 from daemon.errors import OrderRefused
+from daemon.figures import Figures
 from daemon.tap.keys import KeyRing
 
 _MOST = 100_000

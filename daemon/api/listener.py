@@ -18,7 +18,7 @@ from actors.system.supervisor import Supervisor
 from daemon.api.admin import admin_keys
 from daemon.api.health import Heads
 from daemon.api.tls import ServerTls, server_tls
-from daemon.collectors.figures import Figures, gauge
+from daemon.figures import Figures, gauge
 from daemon.processes.asgi import serve
 from daemon.settings import control as settings
 from daemon.settings.tables import Config

@@ -312,7 +312,7 @@ def _tap(arguments: argparse.Namespace) -> None:
     config = _settings(arguments)
     settings, redacted = tap(config, arguments.number), redaction(config)
     preflight.tap(config)
-    serve(settings, msgspec.to_builtins(redacted), manager=Notify.from_environment(os.environ))
+    serve(settings, msgspec.to_builtins(redacted), Notify.from_environment(os.environ))
 
 
 def _run(arguments: argparse.Namespace) -> int:

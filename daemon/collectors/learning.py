@@ -17,7 +17,7 @@ from actors.deployment.canary import FIRST_LOOK, CanarySettings
 from actors.deployment.fleet import Fleet
 from actors.gate.gatekeeper import Gatekeeper
 from actors.store.agents import LEARNED, SANDBOX, UNREPORTED, AgentView
-from daemon.collectors.figures import counter, gauge
+from daemon.figures import counter, gauge
 
 STATES = ("moving", "waiting", "frozen")
 _SHOWN = 64

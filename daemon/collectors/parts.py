@@ -16,7 +16,7 @@ from actors.statistics.intervals import wilson
 from actors.store import Store
 from actors.tasks.questioner.actor import Questioner
 from actors.trajectories.assembler import Assembler
-from daemon.collectors.figures import counter, gauge, split
+from daemon.figures import counter, gauge, split
 from daemon.live.registry import Live
 
 

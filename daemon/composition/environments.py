@@ -16,9 +16,9 @@ from adapters.environments.workers.process import load
 from adapters.live import LiveApi
 from adapters.toolsearch import ToolIndex
 from adapters.toolsearch.environment import SearchingEnvironment
-from daemon.collectors.figures import Figures, counter, gauge
 from daemon.composition import registry as adapters
 from daemon.errors import ConfigError
+from daemon.figures import Figures, counter, gauge
 from daemon.settings.tables import Sandbox
 
 COUNTERS = (

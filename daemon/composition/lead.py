@@ -22,7 +22,7 @@ from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
 from daemon.api.listener import Listener
 from daemon.api.waiting import Waiting
-from daemon.collectors.figures import gauge
+from daemon.figures import gauge
 from daemon.processes.state_lock import held
 
 log = structlog.get_logger(__name__)

@@ -17,11 +17,11 @@ from actors.store.leases import Lead
 from actors.system import runtime
 from actors.system.metrics import SystemMetrics
 from daemon.api.listener import Listener
-from daemon.collectors.figures import Figures, register_host
 from daemon.composition import values
 from daemon.composition.engines import engine_clients
 from daemon.composition.lead import give_back, lead_figures, sole_use
 from daemon.errors import StartFailed
+from daemon.figures import Figures, register_host
 from daemon.processes.bus_connection import open_bus
 from daemon.settings.control import reached_at
 from daemon.settings.tables import SHADOW, Config

@@ -42,8 +42,8 @@ from adapters.intake.otlp.wire import (
     too_large,
 )
 from daemon.api.tls import server_tls
-from daemon.collectors.figures import counter, split
 from daemon.errors import ConfigError
+from daemon.figures import counter, split
 from daemon.processes.asgi import serve_bound
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import KeyRing, is_loopback, presented

@@ -24,9 +24,9 @@ from actors.ports.environments import Environment
 from adapters.environments.http.service import EnvironmentService
 from adapters.environments.workers import WorkerEnvironment
 from daemon.api.tls import server_tls
-from daemon.collectors.figures import Figures
 from daemon.composition.environments import environment_figures
 from daemon.errors import ConfigError
+from daemon.figures import Figures
 from daemon.processes.asgi import serve
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import KeyRing, is_loopback, presented

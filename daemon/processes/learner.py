@@ -18,8 +18,8 @@ from actors.system.errors import Escalated
 from actors.system.lifecycle import Lifecycle
 from actors.system.notify import Notify
 from actors.system.supervisor import Supervisor
-from daemon.collectors.figures import register_host
 from daemon.errors import StartFailed
+from daemon.figures import register_host
 from daemon.processes import preflight
 from daemon.processes.asgi import serve
 from daemon.processes.bus_connection import open_bus

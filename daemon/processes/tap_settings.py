@@ -25,8 +25,7 @@ def tap(config: Config, number: int | None = None) -> TapSettings:
     return TapSettings(
         host=host, port=port, tls_cert=tap.tls_cert, tls_key=tap.tls_key,
         mirror_host=mirror_host, mirror_port=mirror_port,
-        upstream=config.engines[0].url, engine=config.engines[0].name,
-        upstreams=upstreams if len(upstreams) > 1 else (), upstream_ca=config.engines[0].ca_file,
+        upstreams=upstreams, upstream_ca=config.engines[0].ca_file,
         routes_file=str(config.state / ROUTES), spool_dir=str(config.spool), number=number,
         admin_host=admin_host, admin_port=admin_port, named_ports=_named_ports(config),
         capture_tokens=tap.capture_tokens,

@@ -98,7 +98,7 @@ class Admission:
         tenant = told.get(_TENANT, b"").decode("utf-8", "replace").strip()[:_NAMED]
         caller = ""
         if self._ring is not None:
-            key = self._key(self._ring, presented(told.get(_KEY, b""), told.get(_AUTHORIZATION, b"")), head)
+            key = self._key(self._ring, _shown(head), head)
             if key is not None:
                 if tenant and tenant != key.tenant:
                     raise Refused(403, "wrong_tenant", "the key is another tenant's; leave x-evolved-tenant out")
@@ -116,18 +116,12 @@ class Admission:
                     "address or localhost; make a key with `evolved keys add --scope read --tenant NAME`",
                 )  # fmt: skip
             return
-        shown = presented(head.named.get(_KEY, b""), head.named.get(_AUTHORIZATION, b""))
+        shown = _shown(head)
         key = ring.find(shown) if shown else None
-        if key is None or key.scope not in OPERATORS:
-            raise Refused(
-                401, "invalid_key", "an operator's key is needed, in x-evolved-key or as a bearer's token; make one "
-                "with `evolved keys add --scope read --tenant NAME`", param="x-evolved-key",
-            )  # fmt: skip
-        if not opens(key.scope, "read"):
-            raise Refused(
-                403, "wrong_scope", f"the key {key.id} has the scope {key.scope}, and this takes read; make one with "
-                "`evolved keys add --scope read --tenant NAME`", param="x-evolved-key",
-            )  # fmt: skip
+        if key is None or not opens(key.scope, "read"):
+            if key is not None and key.scope in OPERATORS:
+                raise _refused(403, "wrong_scope", f"the key {key.id} has the scope {key.scope}", "read")
+            raise _refused(401, "invalid_key", "an operator's key is needed", "read")
 
     def check_admin_host(self, setting: str, host: str) -> None:
         """Refuse to stand open to the network without an admin key; `setting` is where `host` is from."""
@@ -146,20 +140,24 @@ class Admission:
         if not shown:
             # Probes of a load balancer have no key, and learn nothing but that the engine lives.
             if self._require and head.path != HEALTH:
-                raise Refused(
-                    401, "missing_key", "an agent's key is needed, in x-evolved-key or as a bearer's token; make one "
-                    "with `evolved keys add --tenant NAME`", param="x-evolved-key",
-                )  # fmt: skip
+                raise _refused(401, "missing_key", "an agent's key is needed")
             return None
         key = ring.find(shown)
         if key is None:
-            raise Refused(
-                401, "invalid_key", "the key opens nothing here: unknown, revoked or expired; see `evolved keys list`",
-                param="x-evolved-key",
-            )  # fmt: skip
+            raise _refused(401, "invalid_key", "unknown, revoked or expired (see `evolved keys list`)")
         if key.scope != "agent":
-            raise Refused(403, "wrong_scope", f"an {key.scope} key does not open this port; use an agent's key")
+            raise _refused(403, "wrong_scope", f"a key of scope {key.scope} does not open this port")
         return key
+
+
+def _shown(head: Head) -> bytes:
+    return presented(head.named.get(_KEY, b""), head.named.get(_AUTHORIZATION, b""))
+
+
+def _refused(status: int, code: str, what: str, scope: str = "agent") -> Refused:
+    how = f"make one with `evolved keys add --scope {scope} --tenant NAME`"
+    message = f"{what}; show it in x-evolved-key or as a bearer's token; {how}"
+    return Refused(status, code, message, param="x-evolved-key")
 
 
 def _shown_as_authorization(head: Head) -> bool:

@@ -43,33 +43,6 @@ class ReplyParser:
     Methods named `on_` are httptools' callbacks.
     """
 
-    __slots__ = (
-        "_broken",
-        "_encoding",
-        "_head_bytes",
-        "_head_cache",
-        "_head_only",
-        "_headers",
-        "_last",
-        "_length",
-        "_max_capture",
-        "_parser",
-        "_pieces",
-        "_reason",
-        "_size",
-        "_sized",
-        "_type",
-        "body",
-        "done",
-        "fresh",
-        "head",
-        "head_done",
-        "keep_alive",
-        "on_body",
-        "overflow",
-        "started",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         # Called for every chunk of a stream, so it is the list's own method.

@@ -86,11 +86,12 @@ class Router:
         the engine's."""
         able = [one for one in self.upstreams if one.healthy and one.weight > 0]
         able = [one for one in able if not one.closed] or able
-        able = able or [one for one in self.upstreams if one.weight > 0] or list(self.upstreams)
+        able = able or [one for one in self.upstreams if one.weight > 0]
         rest = [one for one in able if one is not self.canary]
         if self.canary is not None and self.canary in able and (not rest or self._rng.random() < self.share):
             return self.canary
-        return _by_weight(rest or able)
+        drawn = rest or able
+        return self._rng.choices(drawn, [one.weight for one in drawn])[0]
 
     def _remember(self, keys: Iterable[bytes], upstream: Upstream) -> None:
         for key in keys:
@@ -110,15 +111,6 @@ class Router:
         if healthy != upstream.healthy:
             upstream.healthy = healthy
             (log.info if healthy else log.error)("upstream_healthy" if healthy else "upstream_sick", name=upstream.name)
-
-
-def _by_weight(able: Sequence[Upstream]) -> Upstream:
-    total = sum(one.weight for one in able)
-    for one in able:
-        one.credit += one.weight
-    best = max(able, key=lambda one: one.credit)
-    best.credit -= total
-    return best
 
 
 def _keys(request: Request) -> list[bytes]:

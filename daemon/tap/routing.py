@@ -32,7 +32,6 @@ class Routing:
         self._routes = _NOTHING
         self._stale = False
         self._broken = ""
-        self.reads = 0
         self.errors = 0
         """Times that it could not be read, or named an engine that the tap does not have."""
 
@@ -61,7 +60,6 @@ class Routing:
             except (OSError, msgspec.DecodeError) as error:
                 self._problem(str(error))
                 return
-            self.reads += 1
             self._known()
         self._apply()
 

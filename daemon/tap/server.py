@@ -8,7 +8,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,15 @@ import msgspec
 import structlog
 from anyio.abc import TaskStatus
 from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import Metric
 
+from daemon.figures import Figures
 from daemon.tap.admin import AdminRoute
 from daemon.tap.admission import Admission
 from daemon.tap.agent import AgentConnection, Answering
 from daemon.tap.body_budget import BodyBudget
 from daemon.tap.http import RequestParser
-from daemon.tap.metrics import Counts, TapCollector
+from daemon.tap.metrics import Counts, tap_metrics
 from daemon.tap.place import Place, Told, admin_port, told
 from daemon.tap.proxy import Proxy
 from daemon.tap.recorder import Recorder
@@ -104,10 +106,7 @@ class Tap:
         self.registry = registry = CollectorRegistry()
         """Of the metrics on the admin port."""
         ProcessCollector(registry=registry)
-        spool = self.place.directory
-        registry.register(
-            TapCollector(self.counts, self.spool, self.router, self._routing, lambda: spool_age(spool, time.time()))
-        )
+        registry.register(Figures(Tap._metrics, self))
         self._admin = AdminRoute(registry, door, settings.admin_host)
 
     async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -124,7 +123,7 @@ class Tap:
                     host=self._settings.host,
                     port=bound.port,
                     admin_port=bound.admin_port,
-                    upstream=self._names(),
+                    upstream=[f"{one.name}={one.authority.decode()}" for one in self.router.upstreams],
                 )
                 task_status.started(bound)
                 await stop.wait()
@@ -230,8 +229,9 @@ class Tap:
             self.counts.errors["cut_off"] += len(self._agents)
             log.warning("drain_deadline_passed", connections=len(self._agents))
 
-    def _names(self) -> list[str]:
-        return [f"{one.name}={one.authority.decode()}" for one in self.router.upstreams]
+    def _metrics(self) -> Iterable[Metric]:
+        waits = spool_age(self.place.directory, time.time())
+        return tap_metrics(self.counts, self.spool, self.router, self._routing, waits)
 
 
 def _order(settings: TapSettings, directory: Path, redaction: dict[str, Any]) -> Order:

@@ -12,12 +12,12 @@ from daemon.tap.errors import InvalidTapSettings
 
 
 class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several engines behind the tap."""
+    """An engine behind the tap."""
 
     url: str
     """http://HOST:PORT or https://HOST[:PORT], without /v1."""
-    name: str
-    """The engine's name in records."""
+    name: str = "serving"
+    """In records."""
     weight: float = 1.0
     """Its share of new trajectories, relative to the others'; 0 takes none."""
 
@@ -37,12 +37,8 @@ class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
     mirror_port: int | None = None
     """Takes copies of requests from a proxy that mirrors them (see ops/nginx) and answers 204 at once;
     none: no such port. 0 takes a free one."""
-    upstream: str = "http://127.0.0.1:8000"
-    """The engine, without /v1; https:// for TLS."""
-    engine: str = "serving"
-    """The engine's name in records."""
-    upstreams: tuple[UpstreamSettings, ...] = ()
-    """Several engines instead of the one above. The calls of a trajectory stay with one of them."""
+    upstreams: tuple[UpstreamSettings, ...]
+    """The engines; of several, the calls of a trajectory stay with one."""
     upstream_ca: str = ""
     """PEM file of the authorities that https upstreams are checked against; empty: the system's."""
     routes_file: str = "routes.json"
@@ -89,17 +85,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def upstreams_of(settings: TapSettings) -> list[tuple[UpstreamSettings, Address]]:
-    if not settings.upstreams:
-        only = UpstreamSettings(url=settings.upstream, name=settings.engine)
-        return [(only, _address("engines.url", settings.upstream))]
-    found = [(one, _address(f"engines {one.name!r}", one.url)) for one in settings.upstreams]
-    names = [one.name for one in settings.upstreams]
-    twice = next((name for name in names if names.count(name) > 1 or not name), None)
-    if twice is not None:
-        raise InvalidTapSettings(f"engines: the name {twice!r} must be there, once; give each engine its own")
-    if any(one.weight < 0 for one in settings.upstreams) or not any(one.weight for one in settings.upstreams):
-        raise InvalidTapSettings("engines: weights must not be negative, and one must be above 0")
-    return found
+    return [(one, _address(f"engines {one.name!r}", one.url)) for one in settings.upstreams]
 
 
 def _address(setting: str, text: str) -> Address:

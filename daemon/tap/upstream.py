@@ -97,7 +97,6 @@ class Upstream:
         self.trajectories = 0
         self.said_down = False
         """Its absence has been logged."""
-        self.credit = 0.0
         self.in_flight = 0
 
     @property

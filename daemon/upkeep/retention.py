@@ -17,7 +17,7 @@ from prometheus_client.core import Metric
 
 from actors.store import Store
 from actors.store import retention as old
-from daemon.collectors.figures import counter, gauge
+from daemon.figures import counter, gauge
 from daemon.settings.tables import Keep
 
 log = structlog.get_logger(__name__)

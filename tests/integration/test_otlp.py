@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 from actors.messages import Exchange, decode
 from actors.system.lifecycle import Lifecycle
 from adapters.redaction import RedactionSettings, Redactor
-from daemon.collectors.figures import Figures
+from daemon.figures import Figures
 from daemon.ingest.otlp_receiver import MAX_BODY_BYTES, MAX_REQUESTS, IntakeSettings, OtlpIntake, intake_figures
 from daemon.ingest.shipper import Shipper, ShipperMetrics
 from daemon.tap.keys import KeyRing, add_key

@@ -12,6 +12,7 @@ from typing import Any
 from daemon.tap.settings import TapSettings
 from tests.support.patience import wait_until, within
 from tests.support.process import family, listens
+from tests.support.tapping import engines_at
 from tests.support.wire import Client
 
 
@@ -96,7 +97,7 @@ def tap_process(
         # Held while the tap lives: nobody else gets these ports, and the tap listens with SO_REUSEPORT.
         port, admin_port = stack.enter_context(_held()), stack.enter_context(_held())
         spool = directory / "spool" / "0"
-        told = {"upstream": f"http://127.0.0.1:{upstream}", "spool_dir": str(spool.parent), "drain_seconds": 1.0}
+        told = {"upstreams": engines_at(upstream), "spool_dir": str(spool.parent), "drain_seconds": 1.0}
         told |= settings
         context = multiprocessing.get_context("spawn")
         process = context.Process(

@@ -10,7 +10,7 @@ import httpx
 
 from actors.messages import Exchange, Feedback, decode
 from daemon.tap.server import Bound, Tap
-from daemon.tap.settings import TapSettings
+from daemon.tap.settings import TapSettings, UpstreamSettings
 from daemon.tap.spool_reader import SpoolReader
 from tests.support.engine import Asked, Engine
 from tests.support.patience import until, within
@@ -67,6 +67,11 @@ class Rig:
         return [record for record in found if isinstance(record, Exchange | Feedback)]
 
 
+def engines_at(port: int) -> tuple[UpstreamSettings, ...]:
+    """The one engine on `port`."""
+    return (UpstreamSettings(url=f"http://127.0.0.1:{port}"),)
+
+
 @contextlib.asynccontextmanager
 async def running_tap(
     directory: Path, port: int, *, redaction: Mapping[str, object] = NO_REDACTION, **settings: object
@@ -75,7 +80,7 @@ async def running_tap(
     told = TapSettings(
         **{
             "port": 0, "admin_port": 0, "spool_dir": str(directory / "spool"),
-            "upstream": f"http://127.0.0.1:{port}", **settings,
+            "upstreams": engines_at(port), **settings,
         }
     )  # fmt: skip
     tap, stop = Tap(told, dict(redaction)), anyio.Event()

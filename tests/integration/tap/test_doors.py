@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from actors.messages import Exchange
+from daemon.tap.settings import UpstreamSettings
 from tests.support.certificates import self_signed
 from tests.support.engine import Engine, answer, replies, running_engine
 from tests.support.patience import until, within
@@ -50,14 +51,14 @@ async def test_an_engine_behind_tls_is_reached_if_somebody_vouches_for_it(tmp_pa
     certificate, context = self_signed(tmp_path), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate.chain, certificate.key)
     async with running_engine(tls=context) as engine:
-        url = f"https://localhost:{engine.port}"
-        async with running_tap(tmp_path / "1", 0, upstream=url) as rig, rig.http() as http:
+        https = (UpstreamSettings(url=f"https://localhost:{engine.port}"),)
+        async with running_tap(tmp_path / "1", 0, upstreams=https) as rig, rig.http() as http:
             got = await http.post(CHAT, json=BODY)
             assert (got.status_code, got.json()["error"]["code"]) == (502, "upstream_down")
             assert "certificate" in got.json()["error"]["message"].lower()
             assert engine.asked == []
         dialled, ca = engine.dialled, str(certificate.chain)
-        async with running_tap(tmp_path / "2", 0, upstream=url, upstream_ca=ca) as rig, rig.http() as http:
+        async with running_tap(tmp_path / "2", 0, upstreams=https, upstream_ca=ca) as rig, rig.http() as http:
             assert [(await http.post(CHAT, json=BODY)).status_code for _ in range(2)] == [200, 200]
         assert engine.dialled == dialled + 1
 

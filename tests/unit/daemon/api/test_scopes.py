@@ -16,8 +16,8 @@ from daemon.api.auth_throttle import AuthThrottle
 from daemon.api.openapi import served
 from daemon.api.scopes import NEEDED, allowed
 from daemon.api.tasks import TaskApi
-from daemon.collectors.figures import Figures
 from daemon.errors import ConfigError
+from daemon.figures import Figures
 from daemon.tap.keys import OPERATORS, KeyRing, Scope, add_key, revoke_key
 from tests.support.experience import Desk, lesson
 from tests.support.fakes import Clock

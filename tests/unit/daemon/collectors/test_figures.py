@@ -16,8 +16,8 @@ from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Received
 from actors.system.streams import TRAJECTORY_CLOSED
 from daemon.api.control import _json
-from daemon.collectors.figures import Figures
 from daemon.collectors.parts import attributor_figures, fleet_figures, sentinel_figures
+from daemon.figures import Figures
 from tests.support.fakes import Clock, FakeEngine, FakeRunner, FakeStore
 from tests.support.keys import key_pair
 from tests.support.travelling import plays

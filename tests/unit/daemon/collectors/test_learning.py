@@ -16,8 +16,8 @@ from actors.store import Store
 from actors.system.streams import POLICY_CANDIDATE, TRAJECTORY_ATTRIBUTED
 from daemon.cli.output import screen
 from daemon.cli.status import show
-from daemon.collectors.figures import Figures
 from daemon.collectors.learning import LearningView, learning_figures
+from daemon.figures import Figures
 from tests.support.credited import attributed, group
 from tests.support.driving import Driver
 from tests.unit.actors.gate.made import Bench as Gate

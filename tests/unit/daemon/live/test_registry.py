@@ -18,9 +18,9 @@ from actors.store import Store
 from actors.system.lifecycle import Lifecycle
 from daemon.api.live import LiveRoutes
 from daemon.api.orders import notice
-from daemon.collectors.figures import Figures
 from daemon.collectors.parts import live_figures
 from daemon.errors import ConfigError, OrderRefused, StartFailed
+from daemon.figures import Figures
 from daemon.live import registry
 from daemon.live.orders import AddOrder
 from daemon.live.registry import Live

