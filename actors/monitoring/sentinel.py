@@ -21,17 +21,16 @@ import structlog
 from actors.kinds.kinds import Kinds
 from actors.messages import Attributed, Directive, Exchange, Feedback, Message, Serving, Trajectory, derived_id
 from actors.monitoring.agent_outcomes import AgentOutcomes
-from actors.monitoring.blocks import JudgeDrift, TrafficDrift
 from actors.monitoring.engine import EngineWatch
-from actors.monitoring.engine_figures import Figures, read_figures
 from actors.monitoring.first_version import FirstVersion, Place, VersionSuccess
 from actors.monitoring.history import History, Remembered, Swap
+from actors.monitoring.judge_drift import JudgeDrift
 from actors.monitoring.monitor import SEVERITY, Finding, Monitor
 from actors.monitoring.settings import SAMPLE, USUAL, VERSIONS, WINDOW, Actions
 from actors.monitoring.tools import ToolDrift
 from actors.monitoring.versions import version_monitors
 from actors.ports.engines import Engine
-from actors.ports.errors import EngineError, EngineRejected
+from actors.ports.errors import EngineError
 from actors.statistics.parties import binds, with_evidence
 from actors.store import Store
 from actors.system.actor import Actor, Output, Received, Result
@@ -55,7 +54,7 @@ _RELEARNED = "hacking"
 _PROBE_SECONDS = 10.0
 """Between two looks at the engines, and between two saves of what is remembered."""
 _PROBE_TIMEOUT = 5.0
-"""Seconds an engine has to say which version it serves and how it fares."""
+"""Seconds an engine has to say which version it serves."""
 _BATCH = 128
 """Records taken at a time."""
 _RESPONSES = 4096
@@ -135,7 +134,6 @@ class Sentinel(Actor):
             self._first,
             self._engine,
             JudgeDrift(actions.judge_drift),
-            TrafficDrift(),
             self._tools,
         ]
 
@@ -350,8 +348,6 @@ class Sentinel(Actor):
         try:
             with anyio.fail_after(_PROBE_TIMEOUT):
                 await engine.version()
-                figures = read_figures(await engine.metrics())
-                paused = await _paused(engine)
         except (EngineError, TimeoutError) as error:
             if name not in self.unreachable:
                 self.unreachable.add(name)
@@ -362,16 +358,3 @@ class Sentinel(Actor):
         if name in self.unreachable:
             self.unreachable.discard(name)
             _log.info("engine_reachable", engine=name)
-        self._measured(name, figures, paused)
-
-    def _measured(self, name: str, figures: Figures, paused: bool) -> None:
-        self._engine.measured(name, figures, paused, self._clock())
-        self._dirty = True
-
-
-async def _paused(engine: Engine) -> bool:
-    """Whether `engine` is paused; an engine that has no such question is not."""
-    try:
-        return await engine.is_paused()
-    except EngineRejected:
-        return False

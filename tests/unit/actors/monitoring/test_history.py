@@ -62,7 +62,7 @@ def test_a_run_that_was_found_again_is_an_outcome_of_its_version_and_nothing_els
     assert (history.add(run(0)), history.add(run(0))) == (first, None), "heard of later it is a run like others"
     assert (list(history.window), sides(history, reported=False)[0]) == ([first], ["r0"])
     assert (history.judgement("r0", SAID, "kind"), history.judgement("r0", SAID, "kind")) == (first, None)
-    assert (first.good, first.bad, first.abstained, first.judged) == (0, 1, 1, 0.0), "people's labels are not a judge's"
+    assert (first.good, first.bad, first.judged) == (0, 1, 0.0), "people's labels are not a judge's"
 
 
 def test_a_run_that_is_heard_of_twice_takes_over_the_outcome_that_it_lacked(history: History) -> None:

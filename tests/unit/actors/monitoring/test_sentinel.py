@@ -228,15 +228,6 @@ async def test_failing_calls_roll_back():
     assert [kinds(await calls(40, 502)) for _ in range(3)] == [[], ["rollback"], []]
 
 
-async def test_an_engine_that_stands_still_is_a_notice_and_orders_nothing(bench):
-    bench.engines["serving"].paused, orders = True, []
-    for _ in range(10):
-        bench.clock.now += 10
-        orders += [output.message for output in (await bench.sentinel.tick()).outputs]
-    (notice,) = orders
-    assert (notice.kind, notice.details["cause"]) == ("notice", "paused")
-
-
 @pytest.mark.parametrize(
     "data", [b"\xc1", zlib.compress(b"\xc1"), zlib.compress(msgspec.msgpack.encode({"history": 1}))]
 )
@@ -253,7 +244,7 @@ async def test_an_unreachable_engine_is_logged_once_and_its_return_once(bench, m
             await bench.sentinel.tick()
     events = [(entry["event"], entry["engine"]) for entry in logs]
     assert events == [("engine_unreachable", "shadow"), ("engine_reachable", "shadow")]
-    monkeypatch.setattr(bench.engines["shadow"], "metrics", anyio.sleep_forever)
+    monkeypatch.setattr(bench.engines["shadow"], "version", anyio.sleep_forever)
     monkeypatch.setattr("actors.monitoring.sentinel._PROBE_TIMEOUT", 0.01)
     bench.sentinel = bench.make()
     with capture_logs() as logs:
