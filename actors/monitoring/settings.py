@@ -20,7 +20,7 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True):
     """What follows from what is found. All else is the monitors' own: manners freeze, traffic and slowness are told."""
 
     success: Action = "rollback"
-    """For a fall of success by ten points, or faults (invalid tool calls, circles) in ten runs of a hundred more."""
+    """For a fall of success by ten points, or invalid tool calls in ten runs of a hundred more."""
     judge_alone: Action = "rollback"
     """For a judge who is pleased while success does not follow."""
     judge_drift: Action = "freeze"

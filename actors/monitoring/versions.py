@@ -1,9 +1,9 @@
-"""The version that serves against the one before it, and against the oldest remembered: five monitors.
+"""The version that serves against the one before it, and against the oldest remembered: seven monitors.
 
 The first comparison finds what a swap did; the second a trend, and freezes at most, for going back by one version would
 not undo it. No finding acts on one party's word (`actors.statistics.parties`): what holds only with the two that pull
 hardest is told. Each agent for itself: `actors.monitoring.agent_outcomes`. `version_monitors` has the table: success
-(exact test), the judge alone is pleased (means), faults of the model and questions (exact), size (ranks).
+(exact test), the judge alone is pleased (means), invalid calls, questions, circles (exact), length and steps (ranks).
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -20,8 +20,8 @@ from actors.statistics.parties import binds, set_aside, thinned
 from actors.statistics.strata import sorted_out
 from actors.tool_results.runs import RunSummary, all_reported
 
-SERIES = 11
-"""Series of looks at one swap that share its error rate: five monitors, two comparisons each; of success also the runs
+SERIES = 15
+"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each; of success also the runs
 of which all reports are in."""
 
 LEAST = 24
@@ -37,7 +37,7 @@ _HONEST_ERROR = 0.05
 _JUDGE_RISE = 0.05
 """Smallest rise of the judge's score (share of good among the steps that it labelled) that can be hacking."""
 _PAYS = 0.05
-"""A change of manners is only told while success is up by so much: then it pays. Faults too, where that rise is
+"""A change of manners is only told while success is up by so much: then it pays. Invalid calls too, where that rise is
 shown."""
 _NEARLY_ALL = 0.95
 """Of the reports of the version before, so many were in after the time that runs are waited for."""
@@ -79,7 +79,7 @@ class State(msgspec.Struct):
 
 
 class VersionMonitor(Monitor):
-    """What the five have in common: when to look, at what level, and what follows."""
+    """What the seven have in common: when to look, at what level, and what follows."""
 
     kept = State
     _state: State
@@ -376,15 +376,23 @@ def version_monitors(actions: Actions) -> list[VersionMonitor]:
         # A harm by itself, so success must be shown to be up before it is only told: a version that solves far more may
         # also try calls that the one before never got to.
         VersionMonitor(
-            "faults", actions.success, lambda run: float(run.invalid > 0 or run.loops),
-            "runs with an invalid tool call or in circles", pays_at=0.05,
+            "validity", actions.success, lambda run: float(run.invalid > 0),
+            "runs with an invalid tool call", pays_at=0.05,
         ),
         VersionMonitor(
             "questions", "freeze", lambda run: float(run.asks > 0),
             "runs that ask a question", pays_at=1.0, manners=True,
         ),
         VersionMonitor(
-            "size", "freeze", lambda run: run.length * run.steps, "what the model writes a run", pays_at=1.0,
+            "length", "freeze", lambda run: run.length, "length of a step", pays_at=1.0,
             manners=True, sizes=True,
+        ),
+        VersionMonitor(
+            "steps", "freeze", lambda run: float(run.steps), "steps a run", pays_at=1.0,
+            manners=True, sizes=True,
+        ),
+        VersionMonitor(
+            "loops", "freeze", lambda run: float(run.loops), "runs that go round in circles",
+            pays_at=1.0, manners=True,
         ),
     ]  # fmt: skip

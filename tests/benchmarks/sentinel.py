@@ -21,12 +21,12 @@ PLANTED: list[tuple[str, str, dict[str, object]]] = [
     ("outcome -0.2", "outcomes", {"success": 0.5}),
     ("outcome -0.4", "outcomes", {"success": 0.3}),
     ("outcome -0.7", "outcomes", {"success": 0.0}),
-    ("invalid calls 2 % -> 15 %", "faults", {"invalid": 0.15}),
-    ("invalid calls 2 % -> 30 %", "faults", {"invalid": 0.3}),
-    ("length x1.6", "size", {"length": 64.0}),
-    ("steps x2", "size", {"steps": 10.0}),
+    ("invalid calls 2 % -> 15 %", "validity", {"invalid": 0.15}),
+    ("invalid calls 2 % -> 30 %", "validity", {"invalid": 0.3}),
+    ("length x1.6", "length", {"length": 64.0}),
+    ("steps x2", "steps", {"steps": 10.0}),
     ("questions 10 % -> 30 %", "questions", {"asks": 0.3}),
-    ("circles 2 % -> 20 %", "faults", {"loops": 0.2}),
+    ("circles 2 % -> 20 %", "loops", {"loops": 0.2}),
 ]
 
 

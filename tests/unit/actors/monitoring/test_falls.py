@@ -29,11 +29,11 @@ def found(before: Behaviour, after: Behaviour, seed: int = 0) -> list[tuple[int,
         ("", USUAL, "", 256),
         ("hacking", changed(good=(0.8, 0.99)), "rollback", 128),
         ("outcomes", changed(success=0.3), "rollback", 80),
-        ("faults", changed(invalid=0.3), "rollback", 96),
-        ("faults", changed(loops=0.3), "rollback", 96),
-        ("size", changed(length=80.0), "freeze", 96),
-        ("size", changed(steps=12.0), "freeze", 96),
+        ("validity", changed(invalid=0.3), "rollback", 64),
+        ("length", changed(length=80.0), "freeze", 64),
         ("questions", changed(asks=0.3), "freeze", 256),
+        ("loops", changed(loops=0.3), "freeze", 96),
+        ("steps", changed(steps=12.0), "freeze", 96),
     ],
 )
 def test_what_is_planted_is_found_and_nothing_else(cause: str, after: Behaviour, action: str, within: int) -> None:
@@ -54,10 +54,10 @@ POOR = changed(success=0.36)
     [
         (USUAL, changed(success=0.9, good=(0.5, 0.85)), "hacking", set()),  # a better version is no hacker
         (USUAL, changed(success=0.85, good=(0.85, 0.95)), "hacking", {"tell"}),  # nor if the judge is more pleased
-        (USUAL, changed(success=0.95, length=90.0), "size", {"tell"}),  # length that pays
+        (USUAL, changed(success=0.95, length=90.0), "length", {"tell"}),  # length that pays
         (SILENT, changed(outcomes=0.0, asks=0.9), "questions", {"freeze"}),  # where no outcomes come none are awaited
-        (POOR, changed(success=0.76, invalid=0.2), "faults", {"tell"}),  # shown to solve far more
-        (POOR, changed(success=0.38, invalid=0.3), "faults", {"rollback"}),  # only seems to
+        (POOR, changed(success=0.76, invalid=0.15), "validity", {"tell"}),  # shown to solve far more
+        (POOR, changed(success=0.38, invalid=0.3), "validity", {"rollback"}),  # only seems to
     ],
 )
 def test_what_pays_is_told_and_what_does_not_is_not_excused(before, after, cause, actions) -> None:
