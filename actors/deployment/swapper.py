@@ -184,7 +184,6 @@ class Swapper(Actor):
 
     async def _reconcile(self) -> Result:
         """Close the gap on each engine; the first one that does not take a version spares the others."""
-        self._deployment_log.trim()
         done: list[Serving | Directive] = []
         self._waits.clear()
         for name, engine in self._engines.items():

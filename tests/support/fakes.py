@@ -69,9 +69,14 @@ class FakeStore:
     async def frozen(self) -> bool:
         return self.is_frozen
 
-    async def newest(self, kind: type[M], limit: int = 100, *, engine: str | None = None) -> list[M]:
+    async def newest(
+        self, kind: type[M], limit: int = 100, *, engine: str | None = None, kinds: Sequence[str] = ()
+    ) -> list[M]:
         time = {Candidate: "version", Serving: "since"}.get(kind, "created")
         found = self._of(kind, time, 10_000)
+        found = [
+            item for item in found if not kinds or {getattr(item, key, "") for key in ("decision", "kind")} & {*kinds}
+        ]
         return [item for item in found if engine in (None, getattr(item, "engine", None))][:limit]
 
     async def head(self) -> Candidate | None:
