@@ -43,6 +43,7 @@ from actors.system.streams import (
     TRAJECTORY_OUTCOME,
 )
 from actors.tool_results.runs import RunSummary, lateness, summarize, take_judgement
+from actors.versions.desired_state import number
 
 _log = structlog.get_logger(__name__)
 _STATE = "sentinel/state"
@@ -208,8 +209,8 @@ class Sentinel(Actor):
                 swap = Swap(serving.engine, serving.version, serving.previous, serving.since)
                 self._history.swapped(swap)
                 self._engine.swapped(swap)
-            case Directive(kind="roll_on") as order:
-                self._passed.append(int(order.details["version"]))
+            case Directive(kind="roll_on") as order if (version := number(order, "version")) is not None:
+                self._passed.append(version)
             case _:
                 return False
         return True

@@ -236,3 +236,8 @@ async def test_an_unreachable_engine_is_logged_once_and_its_return_once(bench, m
     with capture_logs() as logs:
         await bench.sentinel.tick()
     assert [(entry["engine"], entry["reason"]) for entry in logs] == [("shadow", "no answer within 0.01 s")]
+
+
+async def test_an_order_of_no_version_is_no_end_of_a_trial(bench):
+    order = Directive(id="x", kind="roll_on", reason="", origin="nobody", details={"version": "-"})
+    assert await bench.tell(order, *bench.runs(1, True, 2)) == []
