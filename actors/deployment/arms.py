@@ -2,15 +2,14 @@
 
     production trajectories, failed calls  ->  `ArmsCount`  ->  `Arms`: runs, errors and failures, stratum by stratum
 
-Several engines: chance gave a run to the canary or to the rest, with a probability that changes while the trial is on
-(`canary.py`); so runs are compared within one period of one share. One engine: runs since are compared with the newest
-runs of the stable version before, like with like (agent, tools, kind of goal), and since the agent's last drift; and
-with all that was stable lately, for steps that each are a little worse, and pass, add up. What has too few runs to be
-compared for itself is compared with its period. No trial ends on one party's word (`actors.statistics.parties`).
+Several engines: chance gave a run to the canary or to the rest, with one probability for the whole trial (`canary.py`).
+One engine: runs since are compared with the newest runs of the stable version before, like with like (agent, tools,
+kind of goal), and since the agent's last drift; and with all that was stable lately, for steps that each are a little
+worse, and pass, add up. What has too few runs to be compared for itself is compared with what else is rare; where
+chance drew, whatever it is. No trial ends on one party's word (`actors.statistics.parties`).
 """
 
 import math
-from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -38,6 +37,8 @@ the trial has a tenth of the traffic, as many of its own as `SAMPLE`, of the sam
 _DETAILS = 512
 """Trajectories whose bodies are read at a time."""
 _FAILED = 1000
+_ANY: Place = ("",)
+"""The level of places that all runs have in common."""
 
 
 class Arm(msgspec.Struct, frozen=True):
@@ -73,10 +74,6 @@ class Arms(msgspec.Struct, frozen=True):
     """Parties whose word on outcomes counts on neither side."""
     drawn: bool = False
     """Chance said which side a run is on: there are several engines."""
-    waiting: int = 0
-    """Runs on trial without an outcome yet, whoever sent them."""
-    newest: float = 0.0
-    """When the newest run ended, unix seconds; 0: there was none."""
 
     @property
     def against(self) -> str:
@@ -93,7 +90,7 @@ class _Seen(msgspec.Struct, frozen=True):
     """That sampled all of it, -1 if that is not known."""
     place: Place
     """Agent with its tools (with other tools it is another task), neighbourhood and kind of goal; of several engines
-    the period of a share before these."""
+    one level above these that all have in common."""
     error: bool
     party: str
     agent: str
@@ -164,9 +161,8 @@ class ArmsCount:
         stable: int,
         good: Sequence[int],
         world: Callable[[str], float],
-        periods: Sequence[float],
     ) -> Arms:
-        """Both sides by now; `good`, `world` and `periods` as in `CanaryWatch.verdict` and `Looks`."""
+        """Both sides by now; `good` and `world` as in `CanaryWatch.verdict`."""
         store, since = self._store, trial.since
         lately = [version for version in good if version not in (stable, trial.goal.version)][1 - _LATELY :]
         lately = lately if self._alone else []
@@ -184,11 +180,11 @@ class ArmsCount:
             judged += await store.recent_outcomes(version=stable, since=since, limit=_BOTH)
             judged += await store.recent_outcomes(version=-1, since=since, limit=_BOTH)
         self.rows = len(judged) + len(runs)
-        await self._read([row.id for row in (*judged, *runs)], trial, stable, periods)
+        await self._read([row.id for row in (*judged, *runs)], trial, stable)
         if self._alone:
             since_when = {agent: world(agent) for agent in {one.agent for one in self._seen.values()}}
             judged, runs = ([row for row in rows if self._counts(row, since_when)] for rows in (judged, runs))
-        lost = await self._lost(trial, [row for one, row in self._sided(runs) if not one.canary], periods)
+        lost = await self._lost(trial, [row for one, row in self._sided(runs) if not one.canary])
         # In a thread: with thousands of runs it takes a tenth of a second, and everybody else would wait.
         return await anyio.to_thread.run_sync(self._tally, judged, runs, lost, (stable, *lately))
 
@@ -196,7 +192,7 @@ class ArmsCount:
         self,
         judged: Sequence[OutcomeRow],
         runs: Sequence[OutcomeRow],
-        lost: Sequence[tuple[Place, bool, float]],
+        lost: Sequence[bool],
         stable: Sequence[int],
     ) -> Arms:
         told = [(one, row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None]
@@ -212,15 +208,14 @@ class ArmsCount:
             for version in stable
             if (outcomes := [failed for one, failed in others if one.version == version])
         }
-        sided = self._sided(runs)
-        seen, _ = _fair([(one, one.error) for one, _ in sided])
+        seen, _ = _fair([(one, one.error) for one, _ in self._sided(runs)])
         # What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked
-        # of all runs of a period, whether a tool answered with an error of those that were answered.
-        ended = [*lost, *((self._period(one), bool(one.canary), 0.0) for one, _ in seen)]
+        # of all runs, whether a tool answered with an error of those that were answered.
+        ended = [*((_ANY, mine, 1.0) for mine in lost), *((_ANY, bool(one.canary), 0.0) for one, _ in seen)]
         mine = [(one.place, True, float(failed)) for one, failed in told if one.canary]
         return Arms(
-            _arm(True, seen, told, sum(mine for _, mine, _ in lost)),
-            _arm(False, seen, told, sum(not mine for _, mine, _ in lost)),
+            _arm(True, seen, told, sum(lost)),
+            _arm(False, seen, told, len(lost) - sum(lost)),
             sorted_out((one.place, bool(one.canary), float(failed)) for one, failed in told),
             [*sorted_out((one.place, bool(one.canary), float(one.error)) for one, _ in seen), *sorted_out(ended)],
             sorted_out([*mine, *((one.place, False, float(failed)) for one, failed in others)])
@@ -228,11 +223,9 @@ class ArmsCount:
             else (),
             tuple(sorted(aside)),
             not self._alone,
-            sum(one.canary is True and row.outcome is None for one, row in sided),
-            max((row.ended for row in runs), default=0.0),
         )
 
-    async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int, periods: Sequence[float]) -> None:
+    async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int) -> None:
         """Look at the bodies of those that are new, the first `_DETAILS` of them, and forget those that went by."""
         wanted = dict.fromkeys(ids)
         self._seen = {key: one for key, one in self._seen.items() if key in wanted}
@@ -241,7 +234,7 @@ class ArmsCount:
             return
         found = await self._store.closed_runs(fresh)
         alike = {run.id: self._kinds.kind(run) for run, _ in found}
-        self._seen |= await anyio.to_thread.run_sync(self._brief, found, alike, trial, stable, periods)
+        self._seen |= await anyio.to_thread.run_sync(self._brief, found, alike, trial, stable)
 
     def _brief(
         self,
@@ -249,7 +242,6 @@ class ArmsCount:
         alike: Mapping[str, str],
         trial: ServingTrial,
         stable: int,
-        periods: Sequence[float],
     ) -> dict[str, _Seen]:
         """What is remembered of each run, by its id."""
         seen: dict[str, _Seen] = {}
@@ -259,7 +251,7 @@ class ArmsCount:
             seen[run.id] = _Seen(
                 _side(run, engine, trial, stable, self._alone),
                 run.min_version if run.min_version == run.max_version else -1,
-                place if self._alone else (str(bisect(periods, run.started)), *place),
+                place if self._alone else (*_ANY, *place),
                 erred(brief),
                 brief.party,
                 brief.agent,
@@ -279,21 +271,14 @@ class ArmsCount:
         known = ((self._seen.get(row.id), row) for row in rows)
         return [(one, row) for one, row in known if one is not None]
 
-    def _period(self, one: _Seen) -> Place:
-        return () if self._alone else one.place[:1]
-
-    async def _lost(
-        self, trial: ServingTrial, before: Sequence[OutcomeRow], periods: Sequence[float]
-    ) -> list[tuple[Place, bool, float]]:
-        """Runs of either side that ended with an error of the engine, and so are no trajectories."""
+    async def _lost(self, trial: ServingTrial, before: Sequence[OutcomeRow]) -> list[bool]:
+        """Of each run that ended with an error of the engine, and so is no trajectory, whether it was on trial."""
         calls = await self._store.failed_calls(trial.since, _FAILED)
         if not self._alone:
-            runs = {(call.engine == trial.engine, call.run): (str(bisect(periods, call.started)),) for call in calls}
-            return [(place, mine, 1.0) for (mine, _), place in runs.items()]
+            return [mine for mine, _ in {(call.engine == trial.engine, call.run) for call in calls}]
         began = min((row.ended for row in before), default=trial.since)
         earlier = await self._store.failed_calls(began, _FAILED, until=trial.since)
-        sides = ((True, {call.run for call in calls}), (False, {call.run for call in earlier}))
-        return [((), mine, 1.0) for mine, lost in sides for _ in lost]
+        return [True for _ in {call.run for call in calls}] + [False for _ in {call.run for call in earlier}]
 
 
 def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone: bool) -> bool | None:

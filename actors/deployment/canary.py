@@ -5,9 +5,9 @@ the trial's arm, each `GROWTH` times the last, and each look may err with its pa
 valid whatever the looks have to do with each other. A version that looks worse without being shown to be is watched for
 twice as long, and no deadline ends that.
 
-The canary's share doubles each time `_PATIENCE` passed without the outcomes of the next look, up to the part that its
-engine has without a trial, and to `MOST_SHARE`. A bad version goes once n outcomes came, whatever its share; a larger
-one brings them sooner. It does not grow while reports of one run in `_PER_OUTCOME` would do, nor while nobody calls.
+With several engines the trial has one share of new runs, fixed when it begins: what brings the outcomes that it needs
+within `_WITHIN` at the last day's rate, a tenth at least, at most the part that its engine has without a trial, and
+`MOST_SHARE`. Whoever changed it within a trial would compare the runs of one hour with those of another.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,17 +31,17 @@ _FIRST_DRAWN = 4
 """Runs on trial at the first look where chance drew them. Four that failed where nine in ten succeed are as much as
 they seem, for the other side's reports come as late; against runs from before, failures that are told sooner than
 successes look like that too."""
-_PATIENCE = 900.0
-"""Seconds that a share lasts at least: a report within them is prompt, and a run without one closes."""
-_PER_OUTCOME = 20
-"""Runs for one outcome, at the least feedback that trials are made for."""
+_WITHIN, _DAY = 7200.0, 86_400.0
+"""Seconds: a trial should have its outcomes within so many, at the rate of so many before it."""
+_RATE_ROWS = 4096
+"""Newest runs of that day that the rate is read from."""
 _SECONDS_A_ROW = 0.002
 """From one count of the runs to the next, times the runs: one takes 20 microseconds, so that a long trial never takes
 more than a hundredth of a core, and one of a few hundred runs is counted with every tick."""
 _LOOKS = "swapper/canary"
 SHARE = 0.1
-"""With several engines: of new trajectories, what the one with the trial gets to begin with: a bad version harms
-one in ten at most, and where outcomes are few the share grows."""
+"""With several engines: of new trajectories, what the one with the trial gets at least: where outcomes are many, a bad
+version harms one in ten."""
 MOST_SHARE = 0.5
 """The same at most: with half of the runs on either side a comparison is surest."""
 FIRST_LOOK = 8
@@ -65,16 +65,8 @@ class CanarySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     several engines those of the next look beyond."""
 
 
-class Period(msgspec.Struct, frozen=True, array_like=True):
-    """A time with one share."""
-
-    since: float
-    """Unix seconds."""
-    share: float
-
-
 class Looks(msgspec.Struct):
-    """How often each rate was compared in one trial, and its shares; survives restarts, or a restart would be a look
+    """How often each rate was compared in one trial, and its share; survives restarts, or a restart would be a look
     for free."""
 
     version: int = -1
@@ -82,22 +74,8 @@ class Looks(msgspec.Struct):
     failures: int = 0
     errors: int = 0
     lately: int = 0
-    looked: float = 0.0
-    """When failures were last compared, unix seconds."""
-    periods: list[Period] = []
-    """Of the canary's share, the latest last; with several engines."""
-
-
-class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trial has of the traffic, and what it waits for; for people."""
-
-    share: float
-    """Of new trajectories."""
-    outcomes: int = 0
-    """Runs with an outcome at the next look."""
-    grows: float = 0.0
-    """Unix seconds from which on the share may grow if they have not come by then; 0: it is as large as it gets."""
-    grows_to: float = 0.0
+    share: float = 0.0
+    """Of new trajectories; with several engines."""
 
 
 def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = False) -> str:
@@ -181,19 +159,14 @@ class CanaryWatch:
         """What was counted so far in `trial`; nothing yet if it is not the one that was last looked at."""
         return self._arms if self._of(trial) is not None else Arms(drawn=self._drawn)
 
-    def needs(self, trial: ServingTrial) -> Needs:
-        """What `trial` has of the traffic now, and what it waits for."""
-        looks = self._of(trial) or Looks()
-        outcomes = self._due(looks)
-        if not self._drawn:
-            return Needs(share=1.0, outcomes=outcomes)
-        if not looks.periods:
-            return Needs(share=SHARE, outcomes=outcomes)
-        now = looks.periods[-1]
-        more = min(2 * now.share, self._most(trial))
-        if more <= now.share:
-            return Needs(share=now.share, outcomes=outcomes)
-        return Needs(share=now.share, outcomes=outcomes, grows=max(now.since, looks.looked) + _PATIENCE, grows_to=more)
+    def share(self, trial: ServingTrial) -> float:
+        """Of new trajectories, what `trial` gets; nothing with several engines before it was looked at once."""
+        looks = self._of(trial)
+        return 1.0 if not self._drawn else looks.share if looks is not None else 0.0
+
+    def due(self, trial: ServingTrial) -> int:
+        """Runs of `trial` with an outcome that the next look at them needs."""
+        return int(-(-_first(self._drawn) * GROWTH ** (self._of(trial) or Looks()).failures // 1))
 
     def best(self, stable: int) -> int:
         """Where to go back to: the version lately that is surest to have done well, `stable` where nothing is known."""
@@ -218,17 +191,13 @@ class CanaryWatch:
             good: versions that were stable, the latest last.
             world: since when an agent's world is as it is, unix seconds: what was before a drift is no measure.
         """
-        settings, looks = self._settings, await self._begin(trial, now)
+        settings, looks = self._settings, await self._begin(trial)
         if self._counted[0] <= now < self._counted[1]:
             return "", ""
-        self._arms = arms = await self._count.count(
-            trial, stable, good, world, [period.since for period in looks.periods]
-        )
+        self._arms = arms = await self._count.count(trial, stable, good, world)
         self._counted = now, now + _SECONDS_A_ROW * self._count.rows
         taken = looks.failures
         reason = worse(arms, looks, settings)
-        if looks.failures > taken:
-            looks.looked = now
         age = now - trial.since
         down = looks_worse(arms.failures) or looks_worse(arms.lately)
         enough = age >= settings.seconds and arms.canary.judged >= settings.runs * (2 if down else 1)
@@ -242,8 +211,6 @@ class CanaryWatch:
         ends = (enough or late) and told and not hold
         if not reason and ends:
             reason = worse(arms, looks, settings, last=True)
-        if not reason and not ends and not hold:
-            self._grow(trial, looks, arms, now)
         await self._save(looks)
         if reason:
             return "rollback", reason
@@ -256,22 +223,13 @@ class CanaryWatch:
         ) + (f"; set aside, whoever they speak for: {', '.join(arms.aside)}" if arms.aside else "")
         return "roll_on", says if enough else f"{says}; the deadline passed"
 
-    def _grow(self, trial: ServingTrial, looks: Looks, arms: Arms, now: float) -> None:
-        """Double the canary's share, if outcomes come too slowly for want of runs."""
-        needs = self.needs(trial)
-        missing = needs.outcomes - arms.canary.judged
-        if not needs.grows or now < needs.grows or missing <= 0:
-            return
-        if arms.waiting < _PER_OUTCOME * missing and arms.newest > looks.periods[-1].since:
-            looks.periods.append(Period(now, needs.grows_to))
-
-    def _due(self, looks: Looks) -> int:
-        """Runs with an outcome that the next look at them needs."""
-        return int(-(-_first(self._drawn) * GROWTH**looks.failures // 1))
-
-    def _most(self, trial: ServingTrial) -> float:
-        """The largest share that `trial` may have."""
-        return max(SHARE, min(MOST_SHARE, self._parts.get(trial.engine, 0.0)))
+    async def _fixed(self, trial: ServingTrial) -> float:
+        """The share of `trial`, as outcomes came in the day before it."""
+        rows = await self._store.recent_outcomes(since=trial.since - _DAY, until=trial.since, limit=_RATE_ROWS)
+        told = sum(row.outcome is not None for row in rows)
+        seconds = trial.since - rows[-1].ended if len(rows) == _RATE_ROWS else _DAY
+        most = max(SHARE, min(MOST_SHARE, self._parts.get(trial.engine, 0.0)))
+        return min(most, max(SHARE, self._settings.runs * seconds / (told * _WITHIN))) if told else most
 
     def _of(self, trial: ServingTrial) -> Looks | None:
         """The looks of `trial`, None if another one was last looked at."""
@@ -279,7 +237,7 @@ class CanaryWatch:
         known = looks is not None and (looks.version, looks.since) == (trial.goal.version, trial.since)
         return looks if known else None
 
-    async def _begin(self, trial: ServingTrial, now: float) -> Looks:
+    async def _begin(self, trial: ServingTrial) -> Looks:
         looks = self._looks
         if looks is None:
             self._saved = await self._store.state_get(_LOOKS) or b""
@@ -289,11 +247,11 @@ class CanaryWatch:
                 looks = Looks()
         if (looks.version, looks.since) != (trial.goal.version, trial.since):
             looks = Looks(trial.goal.version, trial.since)
+            if self._drawn:
+                looks.share = await self._fixed(trial)
         if looks is not self._looks:
             self._count.forget()
             self._counted = 0.0, 0.0
-            if self._drawn:
-                self._resume(trial, looks, now)
         self._looks = looks
         return looks
 
@@ -303,12 +261,3 @@ class CanaryWatch:
         if data != self._saved:
             await self._store.state_put(_LOOKS, data)
             self._saved = data
-
-    def _resume(self, trial: ServingTrial, looks: Looks, now: float) -> None:
-        """The share at the start of the trial, or of the daemon: engines may be others than before."""
-        if not looks.periods:
-            looks.periods.append(Period(trial.since, SHARE))
-        last = looks.periods[-1]
-        share = min(max(last.share, SHARE), self._most(trial))
-        if share != last.share:
-            looks.periods.append(Period(now, share))

@@ -1,10 +1,12 @@
 """The swapper's books: what was decided and what served, as records, and new records for what is done.
 
-Kept in memory, bounded, and rebuilt from the store; nothing is decided here but whose word counts.
+Kept in memory, bounded, and rebuilt from the store; nothing is decided here but whose word counts. Of what a plan goes
+by the newest of each kind are remembered, so that a thousand rejections push out no promotion.
 """
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import structlog
@@ -15,10 +17,14 @@ from actors.messages import Directive, Serving, ServingResult, Verdict, concerns
 from actors.messages.signing import PublicKeys, record_problem
 from actors.ports.store import SwapReport
 from actors.store import Store
-from actors.versions.desired_state import FORWARD, Plan, plan
+from actors.versions.desired_state import FORWARD, Plan, plan, when
 
 _log = structlog.get_logger(__name__)
+E = TypeVar("E", Verdict, Directive, Serving)
 _REMEMBERED = 1000
+"""Of promotions, of orders, of drifts, and of what each engine served."""
+_ORDERS = ("promote", "roll_on", "rollback")
+_TURNS = ("freeze", "thaw")
 _PAUSE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -35,11 +41,7 @@ class DeploymentLog:
             keys: that verdicts and orders must be signed with.
         """
         self._engines, self._versions, self._keys, self._clock = engines, versions, keys, clock
-        self._verdicts: dict[str, Verdict] = {}
-        self._directives: dict[str, Directive] = {}
-        self._servings: dict[str, Serving] = {}
-        self.frozen = False
-        """The last freeze or thaw was a freeze."""
+        self._forget()
         self.unsigned = 0
         """Verdicts and orders that were not signed, or were changed since."""
         self.pauses = Histogram(
@@ -49,16 +51,27 @@ class DeploymentLog:
         for name in engines:
             self.pauses.labels(name)
 
+    def _forget(self) -> None:
+        self._promoted: dict[str, Verdict] = {}
+        self._orders: dict[str, Directive] = {}
+        self._drifts: dict[str, Directive] = {}
+        self._servings: dict[str, dict[str, Serving]] = {name: {} for name in self._engines}
+        """By engine."""
+        self.frozen = False
+        """The last freeze or thaw was a freeze."""
+        self._turned = 0.0
+
     async def open(self, store: Store) -> None:
         """Read everything anew."""
-        self._verdicts, self._directives, self._servings = {}, {}, {}
-        for verdict in await store.newest(Verdict, _REMEMBERED):
+        self._forget()
+        for verdict in reversed(await store.newest(Verdict, _REMEMBERED, kinds=("promote",))):
             self.hear(verdict)
-        self.frozen = await store.frozen()
-        for directive in reversed(await store.newest(Directive, _REMEMBERED)):
-            self.hear(directive)
+        for kinds, most in ((_ORDERS, _REMEMBERED), (("drift",), _REMEMBERED), (_TURNS, 1)):
+            for directive in reversed(await store.newest(Directive, most, kinds=kinds)):
+                self.hear(directive)
         for name in self._engines:
-            self._servings |= {item.id: item for item in await store.newest(Serving, _REMEMBERED, engine=name)}
+            for serving in reversed(await store.newest(Serving, _REMEMBERED, engine=name)):
+                self.book(serving)
 
     def hear(self, message: Verdict | Directive) -> None:
         """Take in what was decided, if it is whose it says.
@@ -73,39 +86,36 @@ class DeploymentLog:
                 _log.error("not_signed", kind=kind, id=message.id, version=_version(message), reason=problem)
                 return
         if isinstance(message, Verdict):
-            self._verdicts[message.id] = message
-            return
-        self._directives[message.id] = message
-        if message.kind in ("freeze", "thaw"):
-            orders = [item for item in self._directives.values() if item.kind in ("freeze", "thaw")]
-            self.frozen = max(orders, key=lambda item: item.created).kind == "freeze"
+            if message.decision == "promote":
+                _keep(self._promoted, message)
+        elif message.kind in _ORDERS:
+            _keep(self._orders, message)
+        elif message.kind == "drift":
+            _keep(self._drifts, message)
+        elif message.kind in _TURNS and message.created >= self._turned:
+            self._turned, self.frozen = message.created, message.kind == "freeze"
 
     def drifted(self, agent: str) -> float:
         """When the world of `agent` was last seen to change, unix seconds; 0 if it never was."""
-        drifts = (item for item in self._directives.values() if item.kind == "drift")
+        drifts = self._drifts.values()
         return max((item.created for item in drifts if concerns(item.details, agent)), default=0.0)
 
     def book(self, serving: Serving) -> None:
         """Take in what was done."""
-        self._servings[serving.id] = serving
-
-    def trim(self) -> None:
-        """Forget the oldest beyond what is ever needed."""
-        for items in (self._verdicts, self._directives, self._servings):
-            for old in list(items)[: max(0, len(items) - 4 * _REMEMBERED)]:
-                del items[old]
+        _keep(self._servings.setdefault(serving.engine, {}), serving)
 
     def plan(self, *, frozen: bool, kept: Collection[int] | None = None) -> Plan:
         """What should serve; see `desired_state.plan`."""
-        return plan(
-            self._engines, self._verdicts.values(), self._directives.values(), self._servings.values(),
-            frozen=frozen, kept=kept,
-        )  # fmt: skip
+        books = [self._promoted.values(), self._orders.values(), *(one.values() for one in self._servings.values())]
+        # A promotion without the end of its trial, or the other way round, would tell another story: where one of the
+        # books begins in the middle, all begin there.
+        since = max((min(map(when, book)) for book in books if len(book) >= _REMEMBERED), default=0.0)
+        events = [event for book in books for event in book if when(event) >= since]
+        return plan(self._engines, events, frozen=frozen, kept=kept)
 
     def good(self, name: str) -> list[Serving]:
         """What engine `name` served, the latest first."""
-        found = [item for item in self._servings.values() if item.engine == name]
-        good = [item for item in found if item.result in ("started", "swapped")]
+        good = [item for item in self._servings.get(name, {}).values() if item.result in ("started", "swapped")]
         return sorted(good, key=lambda item: item.since, reverse=True)
 
     def first_served(self, version: int) -> float:
@@ -142,9 +152,8 @@ class DeploymentLog:
             pins |= aged(list(served.items()), kept, self._clock())
         goals = (wanted.stable, wanted.waiting, wanted.trial.goal if wanted.trial is not None else None)
         pins |= {goal.version for goal in goals if goal is not None}
-        promoted = [verdict for verdict in self._verdicts.values() if verdict.decision == "promote"]
-        if promoted:
-            pins.add(max(promoted, key=lambda verdict: verdict.created).version)
+        if self._promoted:
+            pins.add(max(self._promoted.values(), key=when).version)
         return frozenset(pins)
 
     def serving(self, wanted: Plan) -> frozenset[int]:
@@ -156,9 +165,8 @@ class DeploymentLog:
     def booked(self, name: str, report: SwapReport) -> bool:
         """Whether what a child left behind is written already: the daemon died after it had read the report."""
         return any(
-            item.engine == name and item.version == report.version and item.result == report.result
-            and item.since >= report.finished > 0
-            for item in self._servings.values()
+            item.version == report.version and item.result == report.result and item.since >= report.finished > 0
+            for item in self._servings.get(name, {}).values()
         )  # fmt: skip
 
     def report(self, name: str, report: SwapReport, *, previous: int, why: str, path: str = "") -> Serving:
@@ -205,6 +213,13 @@ class DeploymentLog:
     def directory(self, version: int) -> Path:
         """Where a version lies."""
         return self._versions / f"v{max(version, 0):06d}"
+
+
+def _keep(book: dict[str, E], event: E) -> None:
+    """Write `event` into a book; the oldest goes."""
+    book[event.id] = event
+    if len(book) > _REMEMBERED:
+        del book[min(book, key=lambda key: when(book[key]))]
 
 
 def _version(message: Verdict | Directive) -> str:

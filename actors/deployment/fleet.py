@@ -64,9 +64,6 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """Runs with an outcome that they are compared with."""
     canary_due: int = 0
     """Runs of the canary with an outcome at which it is next compared."""
-    canary_grows: float = 0.0
-    """Unix seconds from which on its share may grow if they have not come by then; 0: it is as large as it gets."""
-    canary_grows_to: float = 0.0
     waiting: int | None = None
     """Promoted version whose trial comes next."""
     good: tuple[int, ...] = ()

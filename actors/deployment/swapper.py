@@ -129,7 +129,6 @@ class Swapper(Actor):
         wanted = self._plan()
         trial = wanted.trial
         arms = Arms() if trial is None else self._watch.arms(trial)
-        needs = None if trial is None else self._watch.needs(trial)
         views: dict[str, EngineView] = {}
         for name in self._engines:
             look = self._looks.get(name, Look())
@@ -139,7 +138,7 @@ class Swapper(Actor):
                 since=next((item.since for item in self._deployment_log.good(name)), 0.0),
                 reachable=look.version is not None,
                 paused=look.paused,
-                canary_share=needs.share if canary and needs is not None else 0.0,
+                canary_share=self._watch.share(trial) if canary and trial is not None else 0.0,
                 note=self._waits.get(name, ""),
             )
         return Fleet(
@@ -151,9 +150,7 @@ class Swapper(Actor):
             canary_runs=arms.canary.runs,
             canary_judged=arms.canary.judged,
             canary_against=arms.rest.judged,
-            canary_due=0 if needs is None else needs.outcomes,
-            canary_grows=0.0 if needs is None else needs.grows,
-            canary_grows_to=0.0 if needs is None else needs.grows_to,
+            canary_due=0 if trial is None else self._watch.due(trial),
             waiting=None if wanted.waiting is None else wanted.waiting.version,
             good=wanted.good,
             banned=tuple(sorted(wanted.banned)),
@@ -187,7 +184,6 @@ class Swapper(Actor):
 
     async def _reconcile(self) -> Result:
         """Close the gap on each engine; the first one that does not take a version spares the others."""
-        self._deployment_log.trim()
         done: list[Serving | Directive] = []
         self._waits.clear()
         for name, engine in self._engines.items():
@@ -372,7 +368,7 @@ class Swapper(Actor):
         routes = Routes(
             until=now + lasts + _STALE_TICKS * self._reconcile_seconds,
             canary="" if trial is None else trial.engine,
-            share=0.0 if trial is None else self._watch.needs(trial).share,
+            share=0.0 if trial is None else self._watch.share(trial),
             closed=tuple(name for name, look in self._looks.items() if name == swapping or look.paused),
             versions={name: look.version for name, look in self._looks.items() if look.version is not None},
         )

@@ -156,7 +156,7 @@ class History:
         """
         known = self._runs.get(run.id)
         if known is not None and known.outcome is None and run.outcome is not None:
-            self.outcome(run.id, run.tenant, run.outcome)
+            self.outcome(run.id, run.outcome)
         full = len(self._window) == self._window.maxlen
         if (known is not None and run.id not in self._found) or (full and run.ended < self._window[0].ended):
             return None
@@ -185,10 +185,10 @@ class History:
         self._bound()
         return True
 
-    def outcome(self, run_id: str, tenant: str, outcome: float, at: float | None = None) -> bool:
-        """An outcome that came on its own `at` a time in Unix seconds; False if `tenant` has no such run here."""
+    def outcome(self, run_id: str, outcome: float, at: float | None = None) -> bool:
+        """An outcome that came on its own `at` a time in Unix seconds; False if there is no such run here."""
         run = self._runs.get(run_id)
-        if run is None or run.tenant != tenant:
+        if run is None:
             return False
         first = run.outcome is None
         run.outcome, run.late = outcome, 0 if at is None else lateness(at - run.ended)

@@ -1,12 +1,12 @@
 """The sentinel: monitors that act. It watches production and orders; others carry the orders out.
 
-    trajectory.closed, trajectory.attributed, traffic.exchange, traffic.feedback, policy.serving, policy.directive
+    trajectory.closed, trajectory.attributed, trajectory.outcome, traffic.exchange, policy.serving, policy.directive
     ->  policy.directive
 
 `rollback` (and `freeze` until a person has looked, unless the version was on trial) where agents fare worse since a
 swap, the judge alone is pleased, or calls fail; `freeze` where the model or the judge behaves otherwise; `drift` where
-tools do; else `notice`, which orders nothing. Each cause is told once a version. Late feedback finds its run in memory,
-or in the store. What is concluded from which numbers stands in `actors/monitoring/`; this file is its I/O.
+tools do; else `notice`, which orders nothing. Each cause is told once a version. What is concluded from which numbers
+stands in `actors/monitoring/`; this file is its I/O.
 """
 
 import zlib
@@ -19,19 +19,18 @@ import msgspec
 import structlog
 
 from actors.kinds.kinds import Kinds
-from actors.messages import Attributed, Directive, Exchange, Feedback, Message, Serving, Trajectory, derived_id
+from actors.messages import Attributed, Directive, Exchange, Message, OutcomeChanged, Serving, Trajectory, derived_id
 from actors.monitoring.agent_outcomes import AgentOutcomes
-from actors.monitoring.blocks import JudgeDrift, TrafficDrift
 from actors.monitoring.engine import EngineWatch
-from actors.monitoring.engine_figures import Figures, read_figures
 from actors.monitoring.first_version import FirstVersion, Place, VersionSuccess
 from actors.monitoring.history import History, Remembered, Swap
+from actors.monitoring.judge_drift import JudgeDrift
 from actors.monitoring.monitor import SEVERITY, Finding, Monitor
 from actors.monitoring.settings import SAMPLE, USUAL, VERSIONS, WINDOW, Actions
 from actors.monitoring.tools import ToolDrift
 from actors.monitoring.versions import version_monitors
 from actors.ports.engines import Engine
-from actors.ports.errors import EngineError, EngineRejected
+from actors.ports.errors import EngineError
 from actors.statistics.parties import binds, with_evidence
 from actors.store import Store
 from actors.system.actor import Actor, Output, Received, Result
@@ -39,11 +38,12 @@ from actors.system.streams import (
     POLICY_DIRECTIVE,
     POLICY_SERVING,
     TRAFFIC_EXCHANGE,
-    TRAFFIC_FEEDBACK,
     TRAJECTORY_ATTRIBUTED,
     TRAJECTORY_CLOSED,
+    TRAJECTORY_OUTCOME,
 )
-from actors.tool_results.runs import lateness, summarize, take_judgement
+from actors.tool_results.runs import RunSummary, lateness, summarize, take_judgement
+from actors.versions.desired_state import number
 
 _log = structlog.get_logger(__name__)
 _STATE = "sentinel/state"
@@ -55,18 +55,9 @@ _RELEARNED = "hacking"
 _PROBE_SECONDS = 10.0
 """Between two looks at the engines, and between two saves of what is remembered."""
 _PROBE_TIMEOUT = 5.0
-"""Seconds an engine has to say which version it serves and how it fares."""
+"""Seconds an engine has to say which version it serves."""
 _BATCH = 128
 """Records taken at a time."""
-_RESPONSES = 4096
-"""Responses of runs without an outcome that are remembered; late feedback on others is a question to the store."""
-_LOOKUPS = 64
-"""Late feedback of a batch for which the store is asked, two short reads each: more would hold up what is new."""
-
-
-Late = Literal["remembered", "found", "unknown", "forgotten", "left_out"]
-"""remembered: its run was in memory. found: the store had it. unknown: no such run, or it has not closed yet; then its
-outcome comes with it. forgotten: its version is not compared with any. left_out: over the bound of a batch."""
 
 
 class _State(msgspec.Struct):
@@ -93,7 +84,8 @@ class Sentinel(Actor):
 
     name = "sentinel"
     inputs = (
-        TRAJECTORY_CLOSED, TRAJECTORY_ATTRIBUTED, TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, POLICY_SERVING, POLICY_DIRECTIVE,
+        TRAJECTORY_CLOSED, TRAJECTORY_ATTRIBUTED, TRAJECTORY_OUTCOME, TRAFFIC_EXCHANGE, POLICY_SERVING,
+        POLICY_DIRECTIVE,
     )  # fmt: skip
     batch = _BATCH
     tick_seconds = _PROBE_SECONDS
@@ -110,16 +102,12 @@ class Sentinel(Actor):
         """Those of `engines` that serve users must have the names that the swapper gives them in `Serving.engine`."""
         self._actions, self._store, self._engines, self._clock = actions, store, engines, clock
         self._kinds = kinds or Kinds()
-        self._runs: dict[tuple[str, str], str] = {}
-        """Tenant and response or exchange id to trajectory id, oldest first."""
         self._passed: deque[int] = deque(maxlen=_PASSED)
         self._dirty = False
         self.unreachable: set[str] = set()
         """Engines that did not answer the last time."""
         self.told: Counter[tuple[str, str]] = Counter()
         """Findings acted on since the start, by cause and action."""
-        self.late: Counter[Late] = Counter()
-        """Outcomes that came on their own, since the start, by what became of them."""
         self.recent: deque[Told] = deque(maxlen=_RECENT)
         """The last of them, oldest first."""
         self._begin(Remembered())
@@ -135,7 +123,6 @@ class Sentinel(Actor):
             self._first,
             self._engine,
             JudgeDrift(actions.judge_drift),
-            TrafficDrift(),
             self._tools,
         ]
 
@@ -154,7 +141,6 @@ class Sentinel(Actor):
             "monitors": self.readings(),
             "told": list(self.recent),
             "unreachable": sorted(self.unreachable),
-            "late": dict(self.late),
             "parties": {"with_evidence": with_evidence(parties), "binds": binds(parties)},
         }
 
@@ -177,19 +163,20 @@ class Sentinel(Actor):
         first = await self._store.first_served()
         if first is not None:
             self._first.begin(first)
-        self._runs.clear()
         self._passed.clear()
         self._passed.extend(state.passed)
 
     async def handle(self, batch: Sequence[Received]) -> Result:
-        late: list[Feedback] = []
+        changed: list[str] = []
         for received in batch:
-            message = received.message
-            if isinstance(message, Feedback):
-                late.append(message)
-            elif self._heard(message):
-                self._dirty = True
-        await self._reported(late)
+            if isinstance(received.message, OutcomeChanged):
+                changed.append(received.message.id)
+            else:
+                self._dirty |= self._heard(received.message)
+        for run, told in await self._store.reported(changed) if changed else ():
+            # After the runs of the batch, which it may be of.
+            self._reported(run, told)
+            self._dirty = True
         # Saved with the next tick, not here: a crash in between tells a thing twice, under one id, instead of never.
         return self._look()
 
@@ -222,8 +209,8 @@ class Sentinel(Actor):
                 swap = Swap(serving.engine, serving.version, serving.previous, serving.since)
                 self._history.swapped(swap)
                 self._engine.swapped(swap)
-            case Directive(kind="roll_on") as order:
-                self._passed.append(int(order.details["version"]))
+            case Directive(kind="roll_on") as order if (version := number(order, "version")) is not None:
+                self._passed.append(version)
             case _:
                 return False
         return True
@@ -238,15 +225,7 @@ class Sentinel(Actor):
         for monitor in self._monitors:
             monitor.saw(run)
         if trajectory.outcome is not None:
-            for monitor in self._monitors:
-                monitor.concluded(run)
-            return
-        for step in trajectory.steps:
-            for key in (step.response_id, step.exchange_id):
-                if key:
-                    self._runs[trajectory.tenant, key] = trajectory.id
-        while len(self._runs) > _RESPONSES:
-            del self._runs[next(iter(self._runs))]
+            self._conclude(run)
 
     def _judged(self, attributed: Attributed) -> None:
         self._saw(attributed.trajectory)  # the streams are two: the judgement may be heard of first
@@ -255,55 +234,27 @@ class Sentinel(Actor):
             for monitor in self._monitors:
                 monitor.judged(run)
 
-    async def _reported(self, heard: Sequence[Feedback]) -> None:
-        """Take in the outcomes among `heard`; after the runs of the batch, which may be theirs."""
-        outcomes = [one for one in heard if one.kind == "outcome" and one.outcome is not None and one.whole]
-        elsewhere = [feedback for feedback in outcomes if not self._remembered(feedback)]
-        self.late["remembered"] += len(outcomes) - len(elsewhere)
-        for feedback in elsewhere[:_LOOKUPS]:
-            self.late[await self._sought(feedback)] += 1
-        self.late["left_out"] += len(elsewhere[_LOOKUPS:])
-        self._dirty |= bool(outcomes)
-
-    def _remembered(self, feedback: Feedback) -> bool:
-        """Whether the run was in memory; if so it has its outcome now."""
-        keys = [(feedback.tenant, key) for key in (feedback.exchange_id, feedback.response_id)]
-        run_id = next((self._runs[key] for key in keys if key in self._runs), feedback.trajectory_id)
-        return self._outcome(run_id, feedback)
-
-    def _outcome(self, run_id: str, feedback: Feedback) -> bool:
-        """Whether a remembered run has its outcome now; the monitors hear of the first."""
-        first = self._history.unreported(run_id)
-        if not self._history.outcome(run_id, feedback.tenant, feedback.outcome or 0.0, feedback.received):
-            return False
-        if first is not None:
-            for monitor in self._monitors:
-                monitor.concluded(first)
-        return True
-
-    async def _sought(self, feedback: Feedback) -> Late:
-        """Ask the store for the run; what became of the outcome."""
-        if self._history.swap is None:
-            return "forgotten"  # nothing is compared yet
-        run_id = await self._store.find_trajectory(feedback)
-        outcome = feedback.outcome or 0.0
-        if self._outcome(run_id, feedback):
-            return "remembered"
-        message = await self._store.trajectory(run_id) if run_id else None
+    def _reported(self, message: Attributed | Trajectory, told: float | None) -> None:
+        """The run has an outcome now, or another than it had, which was reported `told` a time."""
         trajectory = message.trajectory if isinstance(message, Attributed) else message
-        if trajectory is None or trajectory.source != "production":
-            return "unknown"
+        first = self._history.unreported(trajectory.id)
+        if self._history.outcome(trajectory.id, trajectory.outcome or 0.0, told):
+            if first is not None:
+                self._conclude(first)
+            return
         run, names = summarize(trajectory)
         run.agent, run.near = self._tools.known_as(run, names), self._kinds.kind(trajectory)
-        run.outcome, run.late = outcome, lateness(feedback.received - run.ended)
+        run.late = 0 if told is None else lateness(told - run.ended)
         if isinstance(message, Attributed):
             # Without its kind: should the judgement be heard of yet, the monitors are told.
             take_judgement(run, message.attribution, "")
-        if not self._history.found(run):
-            return "forgotten"
+        if self._history.swap is not None and self._history.found(run):
+            self._conclude(run)
+
+    def _conclude(self, run: RunSummary) -> None:
+        """Tell the monitors of a run that has an outcome for the first time."""
         for monitor in self._monitors:
             monitor.concluded(run)
-        return "found"
 
     def _look(self) -> Result:
         """What every monitor finds, as directives."""
@@ -350,8 +301,6 @@ class Sentinel(Actor):
         try:
             with anyio.fail_after(_PROBE_TIMEOUT):
                 await engine.version()
-                figures = read_figures(await engine.metrics())
-                paused = await _paused(engine)
         except (EngineError, TimeoutError) as error:
             if name not in self.unreachable:
                 self.unreachable.add(name)
@@ -362,16 +311,3 @@ class Sentinel(Actor):
         if name in self.unreachable:
             self.unreachable.discard(name)
             _log.info("engine_reachable", engine=name)
-        self._measured(name, figures, paused)
-
-    def _measured(self, name: str, figures: Figures, paused: bool) -> None:
-        self._engine.measured(name, figures, paused, self._clock())
-        self._dirty = True
-
-
-async def _paused(engine: Engine) -> bool:
-    """Whether `engine` is paused; an engine that has no such question is not."""
-    try:
-        return await engine.is_paused()
-    except EngineRejected:
-        return False

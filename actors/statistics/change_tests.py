@@ -132,17 +132,6 @@ def _shared(strata: Strata) -> Strata:
     return [(after, before) for after, before in strata if after and before]
 
 
-def divergence(after: Sequence[float], before: Sequence[float]) -> float:
-    """Jensen-Shannon distance of two vectors of counts, 0 (alike) to 1 (nothing in common); Endres, Schindelin 2003."""
-    p, q = np.array(after, np.float64), np.array(before, np.float64)
-    if not p.sum() or not q.sum():
-        return 0.0
-    p, q = p / p.sum(), q / q.sum()
-    middle = (p + q) / 2
-    bits = sum(float((x[x > 0] * np.log2(x[x > 0] / middle[x > 0])).sum()) for x in (p, q))
-    return math.sqrt(max(0.0, bits / 2))
-
-
 def mid_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Mid-ranks from 1, `(n,)`."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)

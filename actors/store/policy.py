@@ -36,12 +36,14 @@ def newest(
     connection: Connection, kind: type[M], limit: int = 100, *, engine: str | None = None, kinds: Sequence[str] = ()
 ) -> list[M]:
     """What was ordered, made, judged, served (refusals included) or directed, newest first; versions highest first.
-    Servings of one `engine`, and directives of some `kinds`, if they are named."""
+    Servings of one `engine`, and verdicts or directives of some `kinds`, if they are named."""
     table, time = _KINDS[kind]
     wanted = select(table.body).order_by(time.desc(), table.id).limit(limit)
     if engine is not None:
         wanted = wanted.where(Servings.engine == engine)
-    return bodies(connection, wanted.where(Directives.kind.in_(kinds)) if kinds else wanted, kind)
+    if kinds:
+        wanted = wanted.where((Verdicts.decision if kind is Verdict else Directives.kind).in_(kinds))
+    return bodies(connection, wanted, kind)
 
 
 def outstanding(connection: Connection) -> BatchOrder | None:

@@ -212,6 +212,14 @@ def closed_runs(connection: Connection, ids: Sequence[str]) -> list[tuple[Trajec
     return [(run, engines.get(run.id, "")) for run in runs]
 
 
+def reported(connection: Connection, ids: Sequence[str]) -> list[tuple[Attributed | Trajectory, float | None]]:
+    """Those of `ids` that are production's and have an outcome, each with when that was reported, unix seconds, if it
+    was after the run's end."""
+    wanted = among(Runs.id, ids), Runs.source == "production", Runs.outcome.is_not(None)
+    found = ((decode(row.body), row.told) for row in connection.execute(select(Runs.body, Runs.told).where(*wanted)))
+    return [(run, told) for run, told in found if isinstance(run, Attributed | Trajectory)]
+
+
 def counts(connection: Connection) -> dict[str, int]:
     """What there is of everything; one key a figure."""
 

@@ -132,6 +132,7 @@ class Store(Database):
     reporting_parties = _question(runs.reporting_parties)
     closed_runs = _question(runs.closed_runs)
     failed_calls = _question(runs.failed_calls)
+    reported = _question(runs.reported)
     offer = _dated(pool.offer)
     task_states = _question(pool.task_states)
     mark_tasks = _change(pool.mark)

@@ -52,16 +52,13 @@ class RunSummary(msgspec.Struct, array_like=True):
     """It goes round in circles: the same call again and again, or a turn of repeated phrases."""
     length: float = 0.0
     """Tokens (characters, without tokens) that the model wrote, a step."""
-    prompt: float = 0.0
-    """Tokens before the first that it wrote (characters of the goal, without tokens)."""
     tokens: bool = False
-    """Whether `length` and `prompt` are in tokens."""
+    """Whether `length` is in tokens."""
     cluster: str = ""
     """Kind of goal, once the run was judged."""
     good: int = 0
     """Steps that the judge called good."""
     bad: int = 0
-    abstained: int = 0
     kind: str = ""
     """Kind of goal, read from the goal alone."""
     late: int = 0
@@ -109,14 +106,13 @@ def summarize(trajectory: Trajectory) -> tuple[RunSummary, tuple[str, ...]]:
     """`trajectory` in brief, and its tool names."""
     tools = offered(trajectory.tools)
     names = tuple(sorted(tools))
-    written, prompt = _tokens(trajectory)
+    written = _tokens(trajectory)
     tokens = written > 0
     if not tokens:
         written = sum(
             len(step.text) + sum(len(call.name) + len(call.arguments) for call in step.tool_calls)
             for step in trajectory.steps
         )
-        prompt = len(trajectory.goal)
     run = RunSummary(
         id=trajectory.id,
         tenant=trajectory.tenant,
@@ -132,7 +128,6 @@ def summarize(trajectory: Trajectory) -> tuple[RunSummary, tuple[str, ...]]:
         asks=sum(asks(step) for step in trajectory.steps),
         loops=loops(trajectory.steps),
         length=written / max(1, len(trajectory.steps)),
-        prompt=prompt,
         tokens=tokens,
         kind=cluster_of(trajectory.goal),
         party=party_of(trajectory.tenant, trajectory.caller),
@@ -144,7 +139,7 @@ def summarize(trajectory: Trajectory) -> tuple[RunSummary, tuple[str, ...]]:
 def take_judgement(run: RunSummary, attribution: Attribution, cluster: str) -> None:
     """Note what the judge thought of `run`; labels that somebody reported are left out."""
     own = [label.label for label in attribution.labels if not label.reason.startswith(_HEARSAY)]
-    run.good, run.bad, run.abstained = own.count("GOOD"), own.count("BAD"), own.count("ABSTAIN")
+    run.good, run.bad = own.count("GOOD"), own.count("BAD")
     run.cluster = cluster
 
 
@@ -172,14 +167,8 @@ def loops(steps: tuple[Step, ...]) -> bool:
     return False
 
 
-def _tokens(trajectory: Trajectory) -> tuple[float, float]:
-    """(sampled tokens, tokens before the first of them); zeros if a step has none."""
+def _tokens(trajectory: Trajectory) -> float:
+    """Sampled tokens; 0 if a step has none."""
     if not trajectory.rows or any(step.row < 0 for step in trajectory.steps):
-        return 0.0, 0.0
-    written, prompt = 0, 0
-    for number, row in enumerate(trajectory.rows):
-        sampled = np.frombuffer(row.step, dtype="<i2") >= 0
-        written += int(sampled.sum())
-        if number == 0:
-            prompt = int(np.argmax(sampled)) if sampled.any() else 0
-    return float(written), float(prompt)
+        return 0.0
+    return float(sum(int((np.frombuffer(row.step, dtype="<i2") >= 0).sum()) for row in trajectory.rows))

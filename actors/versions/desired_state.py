@@ -94,7 +94,7 @@ class Plan(msgspec.Struct):
         own = self.own.get(engine)
         return want.version not in self.served.get(engine, ()) and (own is None or want.version > own.version)
 
-    def take(self, event: Verdict | Directive | Serving) -> None:
+    def take(self, event: "Event") -> None:
         """Go on by one event."""
         match event:
             case Verdict(decision="promote"):
@@ -232,10 +232,12 @@ class Plan(msgspec.Struct):
             self.stable = self._fall_back("restore") or self.stable
 
 
+Event = Verdict | Directive | Serving
+
+
 def plan(
-    engines: Collection[str], verdicts: Iterable[Verdict], directives: Iterable[Directive],
-    servings: Iterable[Serving], *, frozen: bool, kept: Collection[int] | None = None,
-) -> Plan:  # fmt: skip
+    engines: Collection[str], events: Iterable[Event], *, frozen: bool, kept: Collection[int] | None = None
+) -> Plan:
     """What should serve on `engines` after all that was decided.
 
     Verdicts, and directives of the kinds `FORWARD`, must have been verified. A version that was rolled back, or that
@@ -243,20 +245,21 @@ def plan(
     anew; what the canary passed and another engine fails to take leaves that engine behind. While `frozen` a promotion
     counts only if it was carried out before.
     """
-    mine = [serving for serving in servings if serving.engine in engines]
+    mine = [event for event in events if not isinstance(event, Serving) or event.engine in engines]
     served: dict[str, set[int]] = {}
-    for serving in mine:
-        if serving.result in ("started", "swapped"):
-            served.setdefault(serving.engine, set()).add(serving.version)
+    for event in mine:
+        if isinstance(event, Serving) and event.result in ("started", "swapped"):
+            served.setdefault(event.engine, set()).add(event.version)
     found = Plan(served, len(engines) > 1, frozen, kept)
-    for event in sorted([*verdicts, *directives, *mine], key=_when):
+    for event in sorted(mine, key=when):
         found.take(event)
     if found.stable is not None and found.stable.version in found.banned:
         found.stable = None
     return found
 
 
-def _when(event: Verdict | Directive | Serving) -> float:
+def when(event: Event) -> float:
+    """Unix seconds."""
     return event.since if isinstance(event, Serving) else event.created
 
 

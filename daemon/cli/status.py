@@ -150,14 +150,8 @@ def _version(number: int | None) -> str | Text:
 
 
 def _trial(fleet: dict[str, Any]) -> str:
-    """How far it is, and until when its share stays as it is."""
-    due, against, grows = fleet["canary_due"], fleet["canary_against"], fleet["canary_grows"]
     told = f"on trial: {fleet['canary_runs']} runs, {fleet['canary_judged']} with an outcome"
-    told += f"; compared with {against}, next at {due}"
-    if not grows:
-        return told
-    when = datetime.fromtimestamp(grows, UTC).strftime("%H:%MZ")
-    return f"{told}; {100 * fleet['canary_grows_to']:.3g} % from {when} on, if they take longer"
+    return f"{told}; compared with {fleet['canary_against']}, next at {fleet['canary_due']}"
 
 
 def _engines(fleet: dict[str, Any]) -> OutputTable:

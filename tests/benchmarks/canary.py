@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.canary --seeds 20 --json build/canary.json
 
-The real watch over a trial, on virtual time and a store in memory; the tap's draw is by the share that the watch says.
+The real watch over a trial, on virtual time, with a store in memory that has the day before it; the tap's draw is by
+the share that the watch says.
 Ten agents with a key each ask in free words. Failures are reported three times as often as successes, half of the
 reports come four hours late on average (exponential). A trial that goes on after 30 days or 40,000 runs is given up.
 How often an equal version is taken back where tools are away now and then is in `sentinel_equal`.
@@ -11,6 +12,7 @@ How often an equal version is taken back where tools are away now and then is in
 import asyncio
 import heapq
 import itertools
+import math
 import random
 import statistics
 import sys
@@ -19,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from actors.deployment.canary import SHARE, CanarySettings, CanaryWatch
+from actors.deployment.canary import CanarySettings, CanaryWatch
 from actors.messages import Step, ToolCall, Trajectory
 from actors.ports.store import OutcomeRow
 from actors.versions.desired_state import Goal, ServingTrial
@@ -49,10 +51,18 @@ STABLE = 1
 class Memory(FakeStore):
     """The store of one trial; it has no need to look through all runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate: float, reported: float) -> None:
+        """In the day before, `rate` runs a minute came, of which a share was `reported`."""
         super().__init__()
         self.order: list[str] = []
         self.by_id: dict[str, Trajectory] = {}
+        self._before = [
+            OutcomeRow(
+                id=f"before-{number}", ended=-60.0 * number / rate, min_version=STABLE, max_version=STABLE, goal="",
+                outcome=1.0 if int((number + 1) * reported) > int(number * reported) else None,
+            )
+            for number in range(int(DAY / 60.0 * rate))
+        ]  # fmt: skip
 
     def add(self, run: Trajectory) -> None:
         self.order.append(run.id)
@@ -67,7 +77,11 @@ class Memory(FakeStore):
             for run in runs
         ]  # fmt: skip
 
-    async def recent_outcomes(self, *, version: int | None = None, limit: int = 100, **_: Any) -> list[OutcomeRow]:
+    async def recent_outcomes(
+        self, *, version: int | None = None, until: float = math.inf, limit: int = 100, **_: Any
+    ) -> list[OutcomeRow]:
+        if until == TRIAL.since:
+            return self._before[:limit]
         newest = (self.by_id[key] for key in reversed(self.order))
         judged = (run for run in newest if run.min_version == version and run.outcome is not None)
         return self._rows(itertools.islice(newest if version is None else judged, limit))
@@ -84,20 +98,21 @@ async def trial(seed: int, rate: float, reported: float, elsewhere: float, here:
     rng = random.Random(f"{seed}/{rate}/{reported}/{elsewhere}/{here}")
     for _ in range(61 * AGENTS):  # passed over: so a seed still gives what it gave in docs/measured.md
         rng.random()
-    store = Memory()
+    store = Memory(rate, reported)
     watch = CanaryWatch(CanarySettings(), store, parts=PARTS)
     told = min(1.0, reported / (elsewhere + (1.0 - elsewhere) * SKEW))
     reports: list[tuple[float, str, float]] = []
     now = looked = 0.0
-    mine, others, news, growing = 0, 0, False, 1.0
-    share = SHARE
+    mine, others, news = 0, 0, False
 
     async def look(at: float) -> str:
-        nonlocal looked, news, share, growing
+        nonlocal looked, news
         end, _ = await watch.verdict(TRIAL, STABLE, at, hold=False)
-        looked, news, share, growing = at, False, watch.needs(TRIAL).share, watch.needs(TRIAL).grows
+        looked, news = at, False
         return end
 
+    await look(now)
+    share = watch.share(TRIAL)
     while now < GIVE_UP_DAYS * DAY and len(store.order) < GIVE_UP_RUNS:
         now += rng.expovariate(rate / 60.0)
         while reports and reports[0][0] <= now:
@@ -105,12 +120,10 @@ async def trial(seed: int, rate: float, reported: float, elsewhere: float, here:
             run = store.by_id[key] = msgspec.structs.replace(store.by_id[key], outcome=outcome)
             others += run.min_version != TRIAL.goal.version
             news |= run.min_version == TRIAL.goal.version or others < FEW
-            # The watch looks when there may be news for it: outcomes, time for a larger share, or the deadline.
+            # The watch looks when there may be news for it: outcomes, or the deadline.
             due = at - looked >= (30.0 if news else RARELY)
             if due and (end := await look(at)):
                 return end, at / 3600.0, mine
-        if growing and now >= growing and now - looked >= 30.0 and (end := await look(now)):
-            return end, now / 3600.0, mine
         agent, on_trial = rng.randrange(AGENTS), rng.random() < share
         mine += on_trial
         success = rng.random() < (here if on_trial else elsewhere)

@@ -18,8 +18,8 @@ from actors.messages import (
     Candidate,
     Exchange,
     Experience,
-    Feedback,
     Message,
+    OutcomeChanged,
     Serving,
     Task,
     ToolCall,
@@ -32,6 +32,7 @@ from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import CheckpointRefused, EngineUnavailable, EnvironmentFailed
 from actors.ports.store import FailedCall, OutcomeRow, SwapReport
 from actors.statistics.parties import newest, party_of
+from actors.store.outcomes import revised
 from actors.system.actor import Result
 from actors.system.errors import DependencyUnavailable
 
@@ -46,6 +47,8 @@ class FakeStore:
         self.state: dict[str, bytes] = {}
         self.records: dict[str, Message] = {}
         self.is_frozen = False
+        self.told: dict[str, float] = {}
+        """When outcomes were reported that came late, by run."""
         self.failed: list[FailedCall] = []
         self.failed_before: list[FailedCall] = []
 
@@ -66,9 +69,14 @@ class FakeStore:
     async def frozen(self) -> bool:
         return self.is_frozen
 
-    async def newest(self, kind: type[M], limit: int = 100, *, engine: str | None = None) -> list[M]:
+    async def newest(
+        self, kind: type[M], limit: int = 100, *, engine: str | None = None, kinds: Sequence[str] = ()
+    ) -> list[M]:
         time = {Candidate: "version", Serving: "since"}.get(kind, "created")
         found = self._of(kind, time, 10_000)
+        found = [
+            item for item in found if not kinds or {getattr(item, key, "") for key in ("decision", "kind")} & {*kinds}
+        ]
         return [item for item in found if engine in (None, getattr(item, "engine", None))][:limit]
 
     async def head(self) -> Candidate | None:
@@ -97,14 +105,20 @@ class FakeStore:
     async def closed_runs(self, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:
         return [(run, "") for run in self._of(Trajectory, "ended", 100_000) if run.id in set(ids)]
 
-    async def find_trajectory(self, feedback: Feedback) -> str:
-        named = self.records.get(f"Trajectory/{feedback.trajectory_id}")
-        if isinstance(named, Trajectory):
-            return named.id if named.tenant == feedback.tenant else ""
-        keys = {feedback.exchange_id, feedback.response_id} - {""}
-        runs = [run for run in self._of(Trajectory, "ended", 100_000) if run.tenant == feedback.tenant]
-        meant = (run.id for run in runs for step in run.steps if keys & {step.exchange_id, step.response_id})
-        return next(meant, "")
+    async def reported(self, ids: Sequence[str]) -> list[tuple[Attributed | Trajectory, float | None]]:
+        found = [run for key in ids if (run := await self.trajectory(key)) is not None]
+        runs = [(run, run.trajectory if isinstance(run, Attributed) else run) for run in found]
+        told = [(one, self.told.get(run.id), run) for one, run in runs if run.source == "production"]
+        return [(one, at) for one, at, run in told if run.outcome is not None]
+
+    def tell(self, run_id: str, outcome: float, at: float) -> OutcomeChanged:
+        """The run's outcome is reported."""
+        for kind in ("Attributed", "Trajectory"):
+            found = self.records.get(f"{kind}/{run_id}")
+            if isinstance(found, Attributed | Trajectory):
+                self.records[f"{kind}/{run_id}"] = revised(found, outcome, 0)
+        self.told[run_id] = at
+        return OutcomeChanged(id=run_id, revision=0)
 
     async def trajectory(self, trajectory_id: str) -> Attributed | Trajectory | None:
         found = self.records.get(f"Attributed/{trajectory_id}") or self.records.get(f"Trajectory/{trajectory_id}")

@@ -12,7 +12,7 @@ import anyio
 import httpx
 import pytest
 
-from actors.deployment.canary import SHARE, CanarySettings
+from actors.deployment.canary import MOST_SHARE, CanarySettings
 from actors.ports.errors import EngineRejected
 from actors.statistics.intervals import wilson
 from adapters.engines.swap import perform
@@ -162,10 +162,10 @@ async def test_a_version_rolls_over_both_without_a_lost_request_and_the_canary_g
         print(
             f"\nrolled over two vLLMs: {len(agents.answers)} answers ({streamed} streamed), {len(lost)} failed or cut; "
             f"paused {one[1] - one[0]:.3f} and {two[1] - two[0]:.3f} s; canary {canary} of {len(new)} conversations = "
-            f"{canary / len(new):.3f} ({low:.3f} to {high:.3f} at {SURE}), {SHARE} configured; "
+            f"{canary / len(new):.3f} ({low:.3f} to {high:.3f} at {SURE}), {MOST_SHARE} configured; "
             f"{len(strayed)} of {len(seen)} changed engines"
         )
-    assert low < SHARE < high
+    assert low < MOST_SHARE < high
     left = [path for path in (tmp_path / "swaps").iterdir() if path.is_file()]
     assert left
     assert not [path for path in left if KEY.encode() in path.read_bytes()], "the key of `two` is in no file"

@@ -16,7 +16,7 @@ from itertools import product
 import anyio
 import msgspec
 
-from actors.messages import Directive, Feedback, Message, Serving, Step, Trajectory
+from actors.messages import Directive, Message, Serving, Step, Trajectory
 from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Received
 from tests.benchmarks import report
@@ -78,8 +78,8 @@ class _Trial:
         self._clock, self._store = Clock(0.0), FakeStore()
         engines = {"serving": FakeEngine("serving")}
         self._sentinel = Sentinel(store=self._store, engines=engines, clock=self._clock)
-        self._due: list[Feedback] = []
-        """Reports that are not in yet, the next one first."""
+        self._due: list[tuple[float, str, float]] = []
+        """Reports that are not in yet, (when, run, outcome), the next one first."""
         self._count = 0
 
     async def play(self, runs: int, success: tuple[float, float]) -> tuple[int | None, set[str]]:
@@ -92,8 +92,9 @@ class _Trial:
             version = int(first >= swap)
             batch: list[Message] = [self._serving(1, 0)] if swap <= first < swap + BATCH else []
             batch += [self._run(version, success[version], reported=first < runs) for _ in range(BATCH)]
-            while self._due and self._due[0].received <= self._clock.now:
-                batch.append(self._due.pop(0))
+            while self._due and self._due[0][0] <= self._clock.now:
+                when, run, outcome = self._due.pop(0)
+                batch.append(self._store.tell(run, outcome, when))
             for directive in await self._tell(batch):
                 if directive.kind == "rollback":
                     return first + BATCH - swap, others
@@ -130,8 +131,7 @@ class _Trial:
         self._store.save([run])
         if told and self._delay:
             when = now + (GAP if self._hasty and not outcome else self._delay)
-            said = Feedback(id=f"f{run.id}", received=when, trajectory_id=run.id, outcome=outcome)
-            bisect.insort(self._due, said, key=lambda feedback: feedback.received)
+            bisect.insort(self._due, (when, run.id, outcome))
         return run
 
 

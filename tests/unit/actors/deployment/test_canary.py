@@ -6,7 +6,6 @@ import pytest
 from actors.deployment.arms import Arm, Arms, erred
 from actors.deployment.canary import FIRST_LOOK, GROWTH, CanarySettings, CanaryWatch, Looks, level, worse
 from actors.messages import Step, ToolCall, Trajectory
-from actors.ports.store import FailedCall
 from actors.statistics.strata import sorted_out
 from actors.tool_results.runs import summarize
 from actors.versions.desired_state import Goal, ServingTrial
@@ -123,87 +122,58 @@ class Trial:
 
     @property
     def share(self) -> float:
-        return self.watch.needs(TRIAL).share
-
-
-async def test_the_share_doubles_each_quarter_of_an_hour_without_the_outcomes_of_the_next_look_up_to_an_equal_part():
-    trial, shares = Trial(), []
-    for _ in range(4):
-        trial.runs(3, 1)
-        trial.runs(0, 5, failed=0)
-        await trial.later(QUARTER - 2)
-        early = trial.share
-        trial.runs(0, 1)
-        await trial.later(2)
-        shares.append((early, trial.share))
-    assert shares == [(0.1, 0.2), (0.2, 1 / 3), (1 / 3, 1 / 3), (1 / 3, 1 / 3)]
-
-
-async def test_it_does_not_grow_when_the_outcomes_of_the_next_look_came():
-    trial = Trial()
-    trial.runs(3, 6, failed=0)
-    trial.runs(0, 60, failed=6)
-    await trial.later(1)
-    assert trial.watch.needs(TRIAL).outcomes == 9, "looks at 4 and 6 were taken"
-    trial.runs(3, 3, failed=0)
-    await trial.later(QUARTER)
-    assert (trial.share, trial.watch.needs(TRIAL).outcomes) == (0.1, 14)
-
-
-@pytest.mark.parametrize(("waiting", "share"), [(80, 0.1), (79, 0.2)])
-async def test_reports_that_are_late_do_not_come_sooner_for_more_of_it(waiting, share):
-    trial = Trial()
-    trial.runs(3, waiting)
-    trial.runs(0, 720)
-    await trial.later(1)
-    trial.runs(0, 1)
-    await trial.later(QUARTER)
-    assert trial.share == share, "80 runs wait for the four outcomes of the first look"
-
-
-async def test_it_does_not_grow_while_nobody_calls_nor_while_nothing_may_be_brought_in():
-    trial = Trial()
-    shares = []
-    for seconds, hold, called in ((10 * QUARTER, False, 0), (1, True, 1), (1, False, 0), (10 * QUARTER, False, 0)):
-        trial.runs(0, called)
-        await trial.later(seconds, hold=hold)
-        shares.append(trial.share)
-    assert shares == [0.1, 0.1, 0.2, 0.2]
+        return self.watch.share(TRIAL)
 
 
 @pytest.mark.parametrize(
-    ("parts", "most"),
-    [({"a": 0.15, "b": 0.85}, 0.15), ({"a": 0.9, "b": 0.1}, 0.5), ({"a": 0.05, "b": 0.95}, 0.1)],
+    ("told", "parts", "share"),
+    [
+        (0, THIRDS, 1 / 3),
+        (480, THIRDS, 1 / 3),
+        (1920, THIRDS, 0.2),
+        (5000, THIRDS, 0.1),
+        (480, {"a": 0.15, "b": 0.85}, 0.15),
+        (480, {"a": 0.9, "b": 0.1}, 0.5),
+        (480, {"a": 0.05, "b": 0.95}, 0.1),
+    ],
 )
-async def test_it_never_has_more_than_half_or_what_the_weight_of_its_engine_says(parts, most):
+async def test_the_share_of_a_trial_is_what_brings_its_outcomes_in_two_hours_and_is_fixed_when_it_begins(
+    told, parts, share
+):
     trial = Trial(parts=parts)
-    for _ in range(6):
-        trial.runs(0, 1)
-        await trial.later(QUARTER + 1)
-    assert (trial.share, trial.watch.needs(TRIAL).grows) == (most, 0.0)
+    for number in range(told):  # in the day before, one of two with an outcome
+        for outcome in (1.0, None):
+            at = TRIAL.since - number * 86_400.0 / told - 1.0
+            run = Trajectory(
+                id=f"{number}{outcome}", steps=(Step(exchange_id="e"),), outcome=outcome, started=at, ended=at,
+                min_version=0, max_version=0,
+            )  # fmt: skip
+            trial.store.save([run])
+    assert trial.share == 0.0, "nobody has looked yet"
+    await trial.later(1)
+    first = trial.share
+    assert first == pytest.approx(share, rel=0.02)
+    trial.runs(0, 9, failed=0)
+    await trial.later(QUARTER)
+    trial.parts = THIRDS
+    trial.restart()
+    await trial.later(QUARTER)
+    assert trial.share == first
 
 
-async def test_a_restart_keeps_the_share_and_its_time_unless_its_engine_weighs_less():
+async def test_who_leads_again_goes_on_from_what_another_daemon_did_meanwhile():
     trial = Trial()
-    trial.runs(0, 1)
     await trial.later(1)
     stood_by = trial.watch
     trial.restart()
-    await trial.later(QUARTER - 1)
-    trial.restart()
-    trial.runs(0, 1)
-    await trial.later(QUARTER - 2)
-    assert trial.share == 0.2
-    looks = msgspec.json.decode(trial.store.state["swapper/canary"], type=Looks)
-    assert [(one.since, one.share) for one in looks.periods] == [(1000.0, 0.1), (1901.0, 0.2)]
+    trial.runs(3, 9, failed=0)
+    trial.runs(0, 60, failed=6)
+    await trial.later(1)
+    assert trial.watch.due(TRIAL) == 14, "looks at 4, 6 and 9 were taken"
     trial.watch = stood_by
     trial.watch.forget()
     await trial.later(1)
-    assert trial.share == 0.2, "who leads again goes on from what another daemon did meanwhile"
-    trial.parts = {"a": 0.15, "b": 0.85}
-    trial.restart()
-    await trial.later(1)
-    assert (trial.share, trial.watch.needs(TRIAL).grows) == (0.15, 0.0)
+    assert trial.watch.due(TRIAL) == 14
 
 
 async def test_a_clock_that_is_set_back_stops_no_trial():
@@ -212,25 +182,6 @@ async def test_a_clock_that_is_set_back_stops_no_trial():
     await trial.later(1)
     trial.runs(3, 9, failed=9)
     assert await trial.later(-30) == "rollback"
-
-
-async def test_what_the_canary_got_more_of_later_is_not_compared_with_earlier():
-    """By day all succeeds, by night all fails; the canary, no better or worse, had more of the night."""
-    trial = Trial()
-    trial.runs(3, 2, failed=0)
-    trial.runs(0, 38, failed=0)
-    trial.store.failed = [FailedCall(f"x{n}", "b", f"x{n}", trial.now) for n in range(6)]
-    await trial.later(QUARTER)
-    assert trial.share == 0.2
-    trial.now += 10
-    trial.runs(3, 20, failed=20)
-    trial.runs(0, 20, failed=20)
-    trial.store.failed += [FailedCall(f"y{n}", "a" if n % 2 else "b", f"y{n}", trial.now) for n in range(20)]
-    assert await trial.later(10) == ""
-    arms = trial.watch.arms(TRIAL)
-    assert (arms.canary.failed, arms.canary.judged, arms.rest.failed, arms.rest.judged) == (20, 22, 20, 58)
-    lost = [(sum(mine), len(mine), sum(rest), len(rest)) for mine, rest in arms.errors[-2:]]
-    assert sorted(lost) == [(0.0, 2, 6.0, 44), (10.0, 30, 10.0, 30)], "calls count in the period they began in"
 
 
 async def test_a_version_that_fails_at_all_is_ended_by_four_outcomes_where_chance_drew_and_not_by_three():

@@ -6,6 +6,8 @@ from structlog.testing import capture_logs
 
 from actors.deployment import swapper as swapper_module
 from actors.deployment.pinned_versions import aged
+from actors.messages import Directive, Serving, Verdict
+from actors.messages.signing import sign
 from actors.ports.errors import SwapFailed
 from actors.ports.store import SwapReport
 from tests.unit.actors.deployment.made import Bench, kinds
@@ -205,3 +207,33 @@ async def test_what_an_engine_served_when_follows_from_looks_and_swaps(bench):
     bench.engines["a"].down = True
     await bench.tick()
     assert bench.times.version("a", after, after + 50) == -1, "it fell silent"
+
+
+@pytest.mark.parametrize("notices", [0, 1, 4])
+async def test_thousands_of_rejections_and_notices_push_out_nothing_that_says_what_serves(tmp_path, notices):
+    bench, last = Bench(tmp_path), 1200
+    for version in range(1, last + 1):
+        at = bench.clock.now = bench.clock.now + 10.0
+        passed = sign(
+            Directive(id=f"on{version}", kind="roll_on", reason="", origin="swapper", created=at + 3,
+                      details={"version": str(version)}), bench.key,
+        )  # fmt: skip
+        bench.store.save([
+            sign(Verdict(
+                id=f"yes{version}", version=version, path=str(tmp_path), manifest="", incumbent=version - 1,
+                decision="promote", reason="", created=at + 1,
+            ), bench.key),
+            Serving(id=f"s{version}", engine="a", version=version, previous=version - 1, path="", result="swapped",
+                    since=at + 2),
+            passed,
+            *(Directive(id=f"n{version}-{n}", kind="notice", reason="", origin="sentinel", created=at + 4, details={})
+              for n in range(notices)),
+        ])  # fmt: skip
+    bench.store.save([
+        Verdict(id=f"no{n}", version=last + 1, path="", manifest="", incumbent=last, decision="reject", reason="",
+                created=bench.clock.now + 5 + n)
+        for n in range(1100)
+    ])  # fmt: skip
+    await bench.swapper.start()
+    assert bench.standing == (last, None, None)
+    assert bench.swapper.fleet.good[-3:] == (last - 2, last - 1, last)

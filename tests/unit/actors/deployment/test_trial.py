@@ -32,14 +32,18 @@ async def test_a_promoted_version_is_on_trial_at_one_engine_with_its_share(bench
     assert kinds(await bench.begin()) == [("swapped", "a", 3)]
     assert await bench.tick() == []
     assert (bench.standing, bench.versions) == ((0, 3, None), [3, 0, 0][:size])
-    share = 1.0 if size == 1 else 0.1
+    share = 1.0 if size == 1 else 1 / 3
     fleet = bench.swapper.fleet
     assert [(view.version, view.canary_share) for view in fleet.engines.values()] == [(3, share), (0, 0), (0, 0)][:size]
     assert (fleet.canary_engine, fleet.good) == ("a", (0,))
     if size == 1:
         assert not (bench.path / "routes.json").exists(), "the tap has nothing to choose"
     else:
-        assert (bench.routes.canary, bench.routes.share, bench.routes.versions) == ("a", 0.1, {"a": 3, "b": 0, "c": 0})
+        assert (bench.routes.canary, bench.routes.share, bench.routes.versions) == (
+            "a",
+            1 / 3,
+            {"a": 3, "b": 0, "c": 0},
+        )
         assert (bench.runner.closed, bench.routes.closed) == ([("a",)], ()), "told before the pause, and afterwards"
 
 
@@ -389,20 +393,6 @@ async def test_an_engine_that_falls_silent_when_it_is_to_be_swapped_is_swapped_w
     await bench.restart()
     assert kinds(await bench.tick()) == [("swapped", "b", 3), ("swapped", "c", 3)]
     assert [view.note for view in bench.swapper.fleet.engines.values()] == ["", "", ""]
-
-
-@FLEET
-async def test_the_tap_is_told_the_share_that_the_trial_has_by_now(bench):
-    await bench.tell(bench.promote(3))
-    bench.clock.now += 1
-    bench.runs(0, 1)
-    assert await bench.tick(900) == []
-    fleet = bench.swapper.fleet
-    assert (bench.routes.canary, bench.routes.share, fleet.engines["a"].canary_share) == ("a", 0.2, 0.2)
-    assert (fleet.canary_due, fleet.canary_grows > bench.clock.now, fleet.canary_grows_to) == (4, True, 1 / 3)
-    await bench.restart()
-    await bench.tick()
-    assert bench.routes.share == 0.2
 
 
 @FLEET

@@ -129,7 +129,7 @@ def test_outcomes_that_come_late_count_when_they_come() -> None:
     watch.swap(1, 60.0)
     late = list(runs(rng, 1, changed(success=0.0, outcomes=0.0), 60, 40))
     assert watch.add(late) == []
-    assert all(watch.history.outcome(run.id, "default", 0.0) for run in late)
+    assert all(watch.history.outcome(run.id, 0.0) for run in late)
     (finding, *_) = watch.add(list(runs(rng, 1, changed(success=0.0), 100, 1)))
     assert (finding.cause, finding.action) == ("outcomes", "rollback")
     assert "100% -> 0%" in finding.reason

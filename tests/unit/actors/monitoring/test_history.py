@@ -40,13 +40,12 @@ def test_outcomes_are_kept_however_many_runs_without_one_lie_between(history: Hi
     assert sides(history) == ([], tens), "also of those from before the swap"
 
 
-def test_a_correction_is_no_second_outcome_and_that_of_another_tenant_none(history: History) -> None:
+def test_a_correction_is_no_second_outcome(history: History) -> None:
     history.add(run(0))
-    assert not history.outcome("r0", "other", 0.0)
-    assert not history.outcome("never seen", "t", 0.0)
+    assert not history.outcome("never seen", 0.0)
     assert not history.reported
-    assert history.outcome("r0", "t", 1.0)
-    assert history.outcome("r0", "t", 0.0)
+    assert history.outcome("r0", 1.0)
+    assert history.outcome("r0", 0.0)
     (kept,) = history.reported
     assert (kept.outcome, sides(history)[0]) == (0.0, ["r0"])
 
@@ -62,7 +61,7 @@ def test_a_run_that_was_found_again_is_an_outcome_of_its_version_and_nothing_els
     assert (history.add(run(0)), history.add(run(0))) == (first, None), "heard of later it is a run like others"
     assert (list(history.window), sides(history, reported=False)[0]) == ([first], ["r0"])
     assert (history.judgement("r0", SAID, "kind"), history.judgement("r0", SAID, "kind")) == (first, None)
-    assert (first.good, first.bad, first.abstained, first.judged) == (0, 1, 1, 0.0), "people's labels are not a judge's"
+    assert (first.good, first.bad, first.judged) == (0, 1, 0.0), "people's labels are not a judge's"
 
 
 def test_a_run_that_is_heard_of_twice_takes_over_the_outcome_that_it_lacked(history: History) -> None:
@@ -90,7 +89,7 @@ def test_everything_survives_a_restart_and_a_run_stays_one_object(history: Histo
     data = msgspec.msgpack.encode(history.snapshot())
     again = History(8, 4, 3, msgspec.msgpack.decode(data, type=Remembered))
     assert msgspec.msgpack.encode(again.snapshot()) == data
-    assert again.outcome("r11", "t", 1.0)
+    assert again.outcome("r11", 1.0)
     assert "r11" in sides(again)[1]
     assert [kept.outcome for kept in again.window if kept.id == "r11"] == [1.0]
     assert again.add(run(-5)) is None, "older than the window"
@@ -102,7 +101,7 @@ def test_what_is_remembered_stays_within_its_bounds() -> None:
         if number % 200 == 0:
             history.swapped(Swap("serving", number // 200 + 1, number // 200, float(number)))
         history.add(run(number, version=number // 200 + 1))
-        history.outcome(f"r{number - 3}", "t", 1.0)
+        history.outcome(f"r{number - 3}", 1.0)
         history.found(run(-number - 1, version=max(1, number // 200), outcome=0.0))
     state = history.snapshot()
     assert (len(state.window), sorted(state.samples), sorted(state.outcomes)) == (8, [18, 19, 20], [18, 19, 20])

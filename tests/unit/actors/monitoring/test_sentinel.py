@@ -13,8 +13,8 @@ from actors.messages import (
     Attribution,
     Directive,
     Exchange,
-    Feedback,
     Message,
+    OutcomeChanged,
     Serving,
     Step,
     StepLabel,
@@ -75,15 +75,12 @@ class Bench:
             made.append(msgspec.structs.replace(run, **fields))
         return made
 
-    def said(self, numbers, outcome: float | None = 0.0, name: str = "response_id", **fields) -> list[Feedback]:
-        """Feedback on runs, by their responses unless `name` says otherwise."""
-        at = self.clock.now
+    def said(self, numbers, outcome: float | None = 0.0) -> list[OutcomeChanged]:
+        """The outcomes of runs are reported."""
         return [
-            Feedback(id=f"f{number}{name}{fields}", received=at, **{
-                "outcome": float(number % 2) if outcome is None else outcome,
-                name: f"{name[0]}{number}", **fields,
-            }) for number in numbers
-        ]  # fmt: skip
+            self.store.tell(f"t{number}", float(number % 2) if outcome is None else outcome, self.clock.now)
+            for number in numbers
+        ]
 
 
 @pytest.fixture
@@ -123,28 +120,18 @@ async def test_sandbox_runs_are_nobodys_regression(bench):
 
 
 @pytest.mark.parametrize("closed", [True, False], ids=["in memory", "in the store"])
-@pytest.mark.parametrize("name", ["trajectory_id", "response_id", "exchange_id"])
-async def test_late_feedback_counts_and_that_of_another_tenant_does_not_join(bench, closed, name):
+async def test_outcomes_that_come_late_count_once(bench, closed):
     theirs = bench.runs(30, None, 2)
     bench.store.save(theirs)
     if closed:
         await bench.tell(*theirs)
-    for tenant, done in (("other", []), ("default", BACK)):
-        assert kinds(await bench.tell(*bench.said(range(41, 71), name=name, tenant=tenant))) == done
-        assert bench.sentinel.late["unknown"] == 30
-    assert bench.sentinel.late["remembered" if closed else "found"] == 30
-
-
-async def test_the_store_is_asked_so_often_a_batch_and_what_is_left_out_is_counted(bench):
-    bench.store.save(bench.runs(100, None, 2))
-    await bench.tell(*bench.said(range(41, 141)))
-    assert (bench.sentinel.late["found"], bench.sentinel.status()["late"]["left_out"]) == (64, 36)
+    assert kinds(await bench.tell(*bench.said(range(41, 71)))) == BACK
+    assert await bench.tell(*bench.said(range(41, 71)), *theirs) == []
 
 
 async def test_late_outcomes_of_versions_that_are_forgotten_and_of_other_sources_count_for_nothing(bench):
-    bench.store.save([*bench.runs(1, None, 7), *bench.runs(1, None, 2, source="sandbox"), *bench.runs(1, None, 2)])
-    await bench.tell(*bench.said([41, 42]), *bench.said([43], step=0), *bench.said([44]), *bench.runs(1, None, 2))
-    assert bench.sentinel.late == {"forgotten": 1, "unknown": 1, "remembered": 1, "left_out": 0}
+    bench.store.save([*bench.runs(30, None, 7), *bench.runs(30, None, 2, source="sandbox")])
+    assert await bench.tell(*bench.said(range(41, 101))) == []
 
 
 def judged(bench: Bench, count: int, version: int, good: int, success=None) -> list[Attributed]:
@@ -160,8 +147,7 @@ async def test_what_pleases_the_judge_alone_is_rolled_back_with_the_numbers_also
     await bench.swap(1)
     before, after = judged(bench, 60, 1, 2), judged(bench, 60, 2, 5)
     for numbers, heard in ((range(1, 61), before), (range(61, 121), after)):
-        if stored:
-            bench.store.save([*heard, *(one.trajectory for one in heard)])
+        bench.store.save(heard)
         orders = await bench.tell(*([] if stored else heard), *bench.said(numbers, None))
         if heard is before:
             assert orders == []
@@ -228,15 +214,6 @@ async def test_failing_calls_roll_back():
     assert [kinds(await calls(40, 502)) for _ in range(3)] == [[], ["rollback"], []]
 
 
-async def test_an_engine_that_stands_still_is_a_notice_and_orders_nothing(bench):
-    bench.engines["serving"].paused, orders = True, []
-    for _ in range(10):
-        bench.clock.now += 10
-        orders += [output.message for output in (await bench.sentinel.tick()).outputs]
-    (notice,) = orders
-    assert (notice.kind, notice.details["cause"]) == ("notice", "paused")
-
-
 @pytest.mark.parametrize(
     "data", [b"\xc1", zlib.compress(b"\xc1"), zlib.compress(msgspec.msgpack.encode({"history": 1}))]
 )
@@ -253,9 +230,14 @@ async def test_an_unreachable_engine_is_logged_once_and_its_return_once(bench, m
             await bench.sentinel.tick()
     events = [(entry["event"], entry["engine"]) for entry in logs]
     assert events == [("engine_unreachable", "shadow"), ("engine_reachable", "shadow")]
-    monkeypatch.setattr(bench.engines["shadow"], "metrics", anyio.sleep_forever)
+    monkeypatch.setattr(bench.engines["shadow"], "version", anyio.sleep_forever)
     monkeypatch.setattr("actors.monitoring.sentinel._PROBE_TIMEOUT", 0.01)
     bench.sentinel = bench.make()
     with capture_logs() as logs:
         await bench.sentinel.tick()
     assert [(entry["engine"], entry["reason"]) for entry in logs] == [("shadow", "no answer within 0.01 s")]
+
+
+async def test_an_order_of_no_version_is_no_end_of_a_trial(bench):
+    order = Directive(id="x", kind="roll_on", reason="", origin="nobody", details={"version": "-"})
+    assert await bench.tell(order, *bench.runs(1, True, 2)) == []

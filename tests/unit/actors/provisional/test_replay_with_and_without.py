@@ -71,7 +71,7 @@ class World:
             trajectory_id=key,
         )  # fmt: skip
         changed = await self.store.save([said, Joined(id=said.id, trajectory_id=key, outcome=outcome)])
-        await self.watched(said)
+        await self.watched(*changed)
         await self.driver.feed(TRAJECTORY_OUTCOME, *changed)
 
     async def rounds(self, count: int) -> None:

@@ -9,7 +9,6 @@ import pytest
 from actors.statistics.change_tests import (
     Looks,
     count_rise,
-    divergence,
     mean_rise,
     means,
     medians,
@@ -87,8 +86,5 @@ def test_the_looks_that_were_planned_are_enough() -> None:
     assert looks.spend(0.01, 10) == pytest.approx(0.001)
 
 
-def test_medians_are_of_strata_and_divergence_is_a_distance() -> None:
+def test_medians_are_of_strata() -> None:
     assert medians([([1.0, 9.0, 2.0], [4.0])]) == (2.0, 4.0)
-    assert divergence([1, 1], [2, 2]) == 0.0
-    assert divergence([1, 0], [0, 1]) == pytest.approx(1.0)
-    assert divergence([], []) == 0.0

@@ -44,7 +44,7 @@ def test_lengths_are_in_tokens_where_there_are_some() -> None:
         logprobs=pack_array([0.0] * 8, "<f4"), versions=pack_array([0] * 8, "<i4"),
     )  # fmt: skip
     run, _ = summarize(trajectory(Step(exchange_id="a", row=0), Step(exchange_id="b", row=0), rows=(row,)))
-    assert (run.tokens, run.length, run.prompt) == (True, 2.0, 3.0)
+    assert (run.tokens, run.length) == (True, 2.0)
 
 
 @pytest.mark.parametrize(

@@ -49,10 +49,7 @@ BACK, GOES_ON = order("rollback", 5, version="2"), order("roll_on", 7, version="
     ],
 )
 def test_the_goal_is_what_was_decided_last(events, frozen, serves):
-    verdicts = [event for event in events if isinstance(event, Verdict)]
-    directives = [event for event in events if isinstance(event, Directive)]
-    servings = [event for event in events if isinstance(event, Serving)]
-    wanted = plan(["e"], verdicts, directives, servings, frozen=frozen)
+    wanted = plan(["e"], events, frozen=frozen)
     goal = wanted.goal("e")
     assert (goal and goal.version) == serves
 
@@ -64,6 +61,6 @@ def test_the_sentinel_does_not_move_what_a_trial_went_back_to_and_a_person_does(
     orders = [order("rollback", at, origin, version="2", to=to) for at, origin, to in (
         (40, "swapper", "0"), (41, who, "1"),
     )]  # fmt: skip
-    wanted = plan(["e"], verdicts, [passed, *orders], servings, frozen=False)
+    wanted = plan(["e"], [*verdicts, passed, *orders, *servings], frozen=False)
     assert wanted.stable is not None
     assert wanted.stable.version == serves

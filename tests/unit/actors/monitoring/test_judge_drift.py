@@ -1,4 +1,4 @@
-"""Drift of traffic and of the judge, block by block; and the version that serves against the first."""
+"""Drift of the judge, block by block; and the version that serves against the first."""
 
 import random
 from collections.abc import Sequence
@@ -6,21 +6,22 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from actors.monitoring.blocks import JudgeDrift, TrafficDrift
 from actors.monitoring.first_version import FirstVersion
 from actors.monitoring.history import History, Swap
+from actors.monitoring.judge_drift import JudgeDrift
 from actors.monitoring.monitor import Finding
 from actors.monitoring.settings import SAMPLE, VERSIONS, WINDOW
 from tests.support.behaviour import Behaviour, runs
 
 USUAL = Behaviour()
 LENIENT = {"good": (0.85, 0.98)}
+SURE = {"abstain": 0.0}
 LONG = 300
 """Runs of a version."""
 
 
 def feed(
-    monitor: TrafficDrift | JudgeDrift, *chain: tuple[dict, int], seed: int = 0, swap: int | None = 1
+    monitor: JudgeDrift, *chain: tuple[dict, int], seed: int = 0, swap: int | None = 1
 ) -> list[tuple[int, Finding]]:
     """(runs so far, finding) over runs of one version, whose behaviour changes."""
     rng, history, first, found = random.Random(seed), History(512, 64, 2), 0, list[tuple[int, Finding]]()
@@ -35,34 +36,19 @@ def feed(
 
 
 @pytest.mark.parametrize(
-    ("of", "before", "change", "told"),
-    [
-        ("traffic", 256, {}, None),
-        ("traffic", 256, {"kinds": (1, 1, 1, 4, 4)}, (384, "traffic", "tell", "other kinds of goal")),
-        ("traffic", 256, {"prompt": 800.0}, (384, "traffic", "tell", "prompts of other length")),
-        ("traffic", 256, {"prompt": 200.0}, (384, "traffic", "tell", "prompts of other length")),
-        ("judge", 128, {}, None),
-        ("judge", 128, LENIENT, (192, "judge-score", "freeze", "score")),
-        ("judge", 128, {"abstain": 0.7}, (192, "judge-abstains", "tell", "abstentions")),
-        ("judge", 256, {"success": 0.3}, None),  # a harder world is no drift of the judge
-    ],
+    ("before", "change", "at"),
+    [(128, SURE, None), (128, SURE | LENIENT, 192), (256, SURE | {"success": 0.3}, None)],
+    ids=["as before", "lenient", "a harder world is no drift of the judge"],
 )
-def test_a_drift_is_told_once_as_the_new_normal(of, before, change, told) -> None:
-    monitor = TrafficDrift() if of == "traffic" else JudgeDrift("freeze")
-    found = feed(monitor, ({}, before), (change, 640))
-    if told is None:
-        assert found == []
-    else:
-        at, cause, action, says = told
-        first = next((n, one.action, says in one.reason) for n, one in found if one.cause == cause)
-        assert first == (at, action, True)
-        assert of == "judge" or len(found) == 1
+def test_a_drift_is_told_once_as_the_new_normal(before, change, at) -> None:
+    found = feed(JudgeDrift("freeze"), (SURE, before), (change, 640))
+    assert [(runs, one.action, one.cause) for runs, one in found] == ([(at, "freeze", "judge-score")] if at else [])
 
 
 def test_another_version_begins_a_new_reference() -> None:
     monitor = JudgeDrift("freeze")
-    assert feed(monitor, ({}, 128), swap=None) == []
-    assert feed(monitor, (LENIENT, 256)) == []
+    assert feed(monitor, (SURE, 128), swap=None) == []
+    assert feed(monitor, (SURE | LENIENT, 256)) == []
 
 
 class Served:
