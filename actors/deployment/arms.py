@@ -5,8 +5,10 @@
 Several engines: chance gave a run to the canary or to the rest, with one probability for the whole trial (`canary.py`).
 One engine: runs since are compared with the newest runs of the stable version before, like with like (agent, tools,
 kind of goal), and since the agent's last drift; and with all that was stable lately, for steps that each are a little
-worse, and pass, add up. What has too few runs to be compared for itself is compared with what else is rare; where
-chance drew, whatever it is. No trial ends on one party's word (`actors.statistics.parties`).
+worse, and pass, add up. Failures may be told at once and successes hours later: so there outcomes are compared among
+reports that took equally long, and once more among runs that nearly all reports are in of. What has too few runs to be
+compared for itself is compared with what else is rare; where chance drew, whatever it is. No trial ends on one party's
+word (`actors.statistics.parties`).
 """
 
 import math
@@ -23,7 +25,7 @@ from actors.statistics.change_tests import Strata
 from actors.statistics.parties import binds, set_aside, thinned
 from actors.statistics.strata import Place, sorted_out, stratum_of
 from actors.store import Store
-from actors.tool_results.runs import RunSummary, summarize
+from actors.tool_results.runs import RunSummary, all_reported, lateness, summarize
 from actors.versions.desired_state import ServingTrial
 
 SAMPLE = 384
@@ -39,6 +41,8 @@ _DETAILS = 512
 _FAILED = 1000
 _ANY: Place = ("",)
 """The level of places that all runs have in common."""
+_NEARLY_ALL, _SLACK = 0.95, 60.0
+"""Share of the reports of the version before that came within the time that runs are waited for, and seconds more."""
 
 
 class Arm(msgspec.Struct, frozen=True):
@@ -70,6 +74,12 @@ class Arms(msgspec.Struct, frozen=True):
     """The same of runs with an error."""
     lately: Strata = ()
     """As `failures`, the rest being all that was stable lately; with one engine."""
+    complete: Strata = ()
+    """As `failures`, of runs that are older than `waits`; with one engine, where reports come late."""
+    waits: float = 0.0
+    """Seconds after which nearly all reports of a run are in; 0: they are prompt."""
+    telling: int = 0
+    """Runs on trial with an outcome that came as late as successes do: what is known only of failures says nothing."""
     aside: tuple[str, ...] = ()
     """Parties whose word on outcomes counts on neither side."""
     drawn: bool = False
@@ -161,15 +171,28 @@ class ArmsCount:
         stable: int,
         good: Sequence[int],
         world: Callable[[str], float],
+        now: float,
     ) -> Arms:
-        """Both sides by now; `good` and `world` as in `CanaryWatch.verdict`."""
+        """Both sides by `now`; `good` and `world` as in `CanaryWatch.verdict`."""
         store, since = self._store, trial.since
         lately = [version for version in good if version not in (stable, trial.goal.version)][1 - _LATELY :]
         lately = lately if self._alone else []
         judged = await store.recent_outcomes(version=trial.goal.version, since=since, limit=self._sample)
         runs = await store.recent_outcomes(since=since, limit=_BOTH)
+        waits, whole = 0.0, list[OutcomeRow]()
         if self._alone:
-            judged += await store.recent_outcomes(version=stable, until=since, limit=SAMPLE)
+            before = await store.recent_outcomes(version=stable, until=since, limit=SAMPLE)
+            judged += before
+            late = sorted(map(_late, before))[int(_NEARLY_ALL * (len(before) - 1))] if before else 0
+            if late:
+                waits = all_reported(late) + _SLACK
+                for version, span in (
+                    (trial.goal.version, (since, now - waits)),
+                    (stable, (0.0, min(since, now - waits))),
+                ):
+                    whole += await store.recent_outcomes(
+                        version=version, since=span[0], until=span[1], limit=self._sample
+                    )
             runs += await store.recent_outcomes(until=since, limit=SAMPLE)
             earlier = [
                 row for version in lately
@@ -179,14 +202,18 @@ class ArmsCount:
         else:
             judged += await store.recent_outcomes(version=stable, since=since, limit=_BOTH)
             judged += await store.recent_outcomes(version=-1, since=since, limit=_BOTH)
-        self.rows = len(judged) + len(runs)
-        await self._read([row.id for row in (*judged, *runs)], trial, stable)
+        self.rows = len(judged) + len(runs) + len(whole)
+        await self._read([row.id for row in (*judged, *runs, *whole)], trial, stable)
         if self._alone:
             since_when = {agent: world(agent) for agent in {one.agent for one in self._seen.values()}}
-            judged, runs = ([row for row in rows if self._counts(row, since_when)] for rows in (judged, runs))
+            judged, runs, whole = (
+                [row for row in rows if self._counts(row, since_when)] for rows in (judged, runs, whole)
+            )
         lost = await self._lost(trial, [row for one, row in self._sided(runs) if not one.canary])
         # In a thread: with thousands of runs it takes a tenth of a second, and everybody else would wait.
-        return await anyio.to_thread.run_sync(self._tally, judged, runs, lost, (stable, *lately))
+        found = await anyio.to_thread.run_sync(self._tally, judged, runs, lost, (stable, *lately))
+        complete, _ = _fair([(one, row.outcome < 0.5) for one, row in self._sided(whole) if row.outcome is not None])
+        return msgspec.structs.replace(found, waits=waits, complete=_strata(complete))
 
     def _tally(
         self,
@@ -195,9 +222,11 @@ class ArmsCount:
         lost: Sequence[bool],
         stable: Sequence[int],
     ) -> Arms:
-        told = [(one, row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None]
+        told = [
+            (self._reported(one, row), row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None
+        ]
         others = [
-            (one, row.outcome < 0.5)
+            (self._reported(one, row), row.outcome < 0.5)
             for one, row in self._known(judged)
             if row.outcome is not None and one.version in stable
         ]
@@ -213,16 +242,18 @@ class ArmsCount:
         # of all runs, whether a tool answered with an error of those that were answered.
         ended = [*((_ANY, mine, 1.0) for mine in lost), *((_ANY, bool(one.canary), 0.0) for one, _ in seen)]
         mine = [(one.place, True, float(failed)) for one, failed in told if one.canary]
+        solved = {one.place[0] for one, failed in told if not one.canary and not failed}
         return Arms(
             _arm(True, seen, told, sum(lost)),
             _arm(False, seen, told, len(lost) - sum(lost)),
-            sorted_out((one.place, bool(one.canary), float(failed)) for one, failed in told),
+            _strata(told),
             [*sorted_out((one.place, bool(one.canary), float(one.error)) for one, _ in seen), *sorted_out(ended)],
             sorted_out([*mine, *((one.place, False, float(failed)) for one, failed in others)])
             if self._alone and len(stable) > 1
             else (),
-            tuple(sorted(aside)),
-            not self._alone,
+            aside=tuple(sorted(aside)),
+            drawn=not self._alone,
+            telling=sum(not self._alone or not solved or place[0] in solved for place, _, _ in mine),
         )
 
     async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int) -> None:
@@ -258,6 +289,10 @@ class ArmsCount:
             )
         return seen
 
+    def _reported(self, one: _Seen, row: OutcomeRow) -> _Seen:
+        """`one` beside those whose reports took as long; where chance drew, both sides' take equally long."""
+        return msgspec.structs.replace(one, place=(str(_late(row)), *one.place)) if self._alone else one
+
     def _counts(self, row: OutcomeRow, world: Mapping[str, float]) -> bool:
         """Whether `row` is of its agent's world as it is; what is on trial is."""
         one = self._seen.get(row.id)
@@ -291,6 +326,14 @@ def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone:
     if version == trial.goal.version:
         return True
     return False if version == stable and not alone else None
+
+
+def _late(row: OutcomeRow) -> int:
+    return 0 if row.told is None else lateness(row.told - row.ended)
+
+
+def _strata(said: Iterable[tuple[_Seen, bool]]) -> Strata:
+    return sorted_out((one.place, bool(one.canary), float(bad)) for one, bad in said)
 
 
 def _arm(mine: bool, seen: Sequence[tuple[_Seen, bool]], told: Sequence[tuple[_Seen, bool]], lost: int) -> Arm:

@@ -74,6 +74,7 @@ class Looks(msgspec.Struct):
     failures: int = 0
     errors: int = 0
     lately: int = 0
+    complete: int = 0
     share: float = 0.0
     """Of new trajectories; with several engines."""
 
@@ -83,10 +84,11 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
 
     The `last` look, before a trial ends well, is had whatever the size."""
     canary, rest, first = arms.canary, arms.rest, _first(arms.drawn)
-    failed = canary.failed, canary.judged
+    failed, sums = (canary.failed, canary.judged), [_sums(arms.complete, side) for side in (0, 1)]
     for series, name, mine, theirs, strata, against in (
         ("failures", "failures", failed, (rest.failed, rest.judged), arms.failures, arms.against),
-        ("lately", "failures", failed, _sums(arms.lately), arms.lately, "lately"),
+        ("complete", "failures", sums[0], sums[1], arms.complete, f"{arms.against}, of those that are all reported"),
+        ("lately", "failures", failed, _sums(arms.lately, 1), arms.lately, "lately"),
         ("errors", "errors", (canary.errors, canary.runs), (rest.errors, rest.runs), arms.errors, arms.against),
     ):
         look: int = getattr(looks, series)
@@ -110,8 +112,9 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
 def level(look: int, settings: CanarySettings, *, drawn: bool) -> float:
     """Probability with which look number `look` (from 1) at one rate may err; 0 for looks that no trial needs.
 
-    Failures and errors share the error; with one engine (not `drawn`) failures against all lately do too."""
-    first, series = _first(drawn), 2 if drawn else 3
+    Failures and errors share the error; with one engine (not `drawn`) so do failures against all lately, and those of
+    runs that all reports are in of."""
+    first, series = _first(drawn), 2 if drawn else 4
     early = planned_looks(first, GROWTH, settings.runs) + 1
     late = max(0, planned_looks(first, GROWTH, SAMPLE) - early)
     if look <= early:
@@ -129,9 +132,9 @@ def looks_worse(strata: Strata) -> bool:
     return now - was > _DOWN
 
 
-def _sums(strata: Strata) -> tuple[int, int]:
-    """(ones, runs) of the rest."""
-    values = [value for _, rest in strata for value in rest]
+def _sums(strata: Strata, side: int) -> tuple[int, int]:
+    """(ones, runs) of a side: 0 what is on trial, 1 the rest."""
+    values = [value for sides in strata for value in sides[side]]
     return round(sum(values)), len(values)
 
 
@@ -194,14 +197,14 @@ class CanaryWatch:
         settings, looks = self._settings, await self._begin(trial)
         if self._counted[0] <= now < self._counted[1]:
             return "", ""
-        self._arms = arms = await self._count.count(trial, stable, good, world)
+        self._arms = arms = await self._count.count(trial, stable, good, world, now)
         self._counted = now, now + _SECONDS_A_ROW * self._count.rows
         taken = looks.failures
         reason = worse(arms, looks, settings)
         age = now - trial.since
-        down = looks_worse(arms.failures) or looks_worse(arms.lately)
-        enough = age >= settings.seconds and arms.canary.judged >= settings.runs * (2 if down else 1)
-        late = age >= settings.deadline_seconds and not down and arms.canary.judged >= FIRST_LOOK
+        down = any(looks_worse(strata) for strata in (arms.failures, arms.lately, arms.complete))
+        enough = age >= settings.seconds and arms.telling >= settings.runs * (2 if down else 1)
+        late = age >= max(settings.deadline_seconds, arms.waits) and not down and arms.telling >= FIRST_LOOK
         if arms.drawn:
             # Asked with every outcome, a worse version would soon have a moment in which it does not look worse. At the
             # only engine everybody has it anyway.

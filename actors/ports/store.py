@@ -20,6 +20,8 @@ class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
     goal: str
     revision: int = 0
     """Of the outcome (`Trajectory.outcome_revision`)."""
+    told: float | None = None
+    """When it was reported, unix seconds, if that was after the end."""
 
 
 class FailedCall(msgspec.Struct, frozen=True):

@@ -1,5 +1,7 @@
 """The comparison in a trial, and the share that it has: looks are counted, like is compared with like."""
 
+import random
+
 import msgspec
 import pytest
 
@@ -70,7 +72,7 @@ def test_between_two_looks_nothing_is_concluded():
 
 
 def test_all_looks_of_a_trial_together_err_with_what_is_stated():
-    for drawn, series in ((True, 2), (False, 3)):
+    for drawn, series in ((True, 2), (False, 4)):
         assert sum(level(look, SETTINGS, drawn=drawn) for look in range(1, 100)) * series == pytest.approx(0.05)
 
 
@@ -97,9 +99,11 @@ def test_what_goes_wrong_without_a_word_from_anybody_is_an_error(name, observati
 class Trial:
     """A watch over version 3 at engine `a`, the rest at version 0."""
 
-    def __init__(self, settings: CanarySettings = SETTINGS, parts: dict[str, float] = THIRDS) -> None:
-        self.settings, self.parts = settings, parts
-        self.store, self.now = FakeStore(), TRIAL.since + 1.0
+    def __init__(
+        self, settings: CanarySettings = SETTINGS, parts: dict[str, float] = THIRDS, trial: ServingTrial = TRIAL
+    ) -> None:
+        self.settings, self.parts, self.trial = settings, parts, trial
+        self.store, self.now = FakeStore(), trial.since + 1.0
         self.restart()
 
     def restart(self) -> None:
@@ -117,7 +121,7 @@ class Trial:
 
     async def later(self, seconds: float, *, hold: bool = False) -> str:
         self.now += seconds
-        end, _ = await self.watch.verdict(TRIAL, 0, self.now, hold=hold)
+        end, _ = await self.watch.verdict(self.trial, 0, self.now, hold=hold)
         return end
 
     @property
@@ -226,3 +230,36 @@ async def test_after_the_deadline_it_is_taken_at_a_look_once_there_is_something_
             trial.runs(version, count, failed=failed)
         assert await trial.later(seconds) == end
         seconds = 60
+
+
+@pytest.mark.parametrize(
+    ("success", "end", "rate", "seed"),
+    [(0.9, "roll_on", 60.0, 0), (0.9, "roll_on", 60.0, 1), (0.9, "roll_on", 600.0, 0), (0.1, "rollback", 60.0, 0)],
+)
+async def test_failures_that_are_told_hours_before_successes_neither_end_a_trial_nor_pass_it(success, end, rate, seed):
+    """At the only engine, nine in ten of the version before succeeded."""
+    since, rng, late = 1e6, random.Random(seed), 4 * 3600.0
+    trial = Trial(parts={"a": 1.0}, trial=msgspec.structs.replace(TRIAL, since=since))
+    due: list[tuple[float, str, float]] = []
+
+    def runs(version: int, share: float, begin: float, end: float) -> None:
+        at = begin
+        while at < end:
+            outcome = float(rng.random() < share)
+            run = Trajectory(
+                id=f"{version}-{at}", steps=(Step(exchange_id="e"),), started=at, ended=at + 1, min_version=version,
+                max_version=version,
+            )  # fmt: skip
+            trial.store.save([run])
+            due.append((at + 1 + (late if outcome else 6.0), run.id, outcome))
+            at += rate
+        due.sort()
+
+    runs(0, 0.9, since - 400 * rate, since)
+    told = ""
+    while not told and trial.now < since + 80 * 3600.0:
+        runs(3, success, trial.now, trial.now + 10 * rate)
+        while due and due[0][0] <= trial.now:
+            trial.store.tell(due[0][1], due[0][2], due.pop(0)[0])
+        told = await trial.later(10 * rate)
+    assert told == end
