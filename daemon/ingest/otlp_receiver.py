@@ -7,6 +7,7 @@ again, so the exporter's own queue is the buffer. A span has all of its call in 
 id.
 """
 
+import contextlib
 import socket
 import time
 import traceback
@@ -47,7 +48,7 @@ from daemon.errors import ConfigError
 from daemon.processes.asgi import serve_bound
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import KeyRing, is_loopback, presented
-from daemon.tap.spool import SpoolWriter
+from daemon.tap.spool import Record, SpoolWriter
 
 log = structlog.get_logger(__name__)
 
@@ -124,6 +125,9 @@ class OtlpIntake:
                     self._keys.refresh()
                 if self._tls is not None:
                     self._tls.refresh()
+                if not self.working:
+                    with contextlib.suppress(OSError):  # whoever sends something next is told
+                        await anyio.to_thread.run_sync(self._spool.tend, limiter=self._one)
             # Let it end by itself: on asyncio, hypercorn does not take well to being cancelled.
             stop.set()
             group.cancel_scope.deadline = anyio.current_time() + 2 * _GRACE_SECONDS
@@ -180,7 +184,8 @@ class OtlpIntake:
         export = decode(encoding, body)
         calls, counts = self._calls(export, tenant, caller)
         try:
-            kept = not calls or self._spool.append([(bytes.fromhex(call.id), encode(call)) for call in calls])
+            kept = not calls or self._spool.append([Record(bytes.fromhex(call.id), encode(call)) for call in calls])
+            self._spool.sync()
         except OSError as error:
             raise Refused(503, f"the spool cannot be written ({error})") from error
         if not kept:

@@ -84,6 +84,7 @@ class TapCollector(Collector):
             ("feedback", "Posts to /v1/feedback.", "result", counts.feedback),
             ("kept_calls", "Calls that the recorder took.", "tenant", counts.kept_calls),
             ("kept_bytes", "Bytes of their bodies.", "tenant", counts.kept_bytes),
+            ("unreadable", "Calls whose response could not be read and is left out.", "dialect", recorder.unreadable),
         ):
             family = CounterMetricFamily(f"evolved_tap_{name}", text, labels=[label])
             for key, number in by.items():
@@ -100,7 +101,6 @@ class TapCollector(Collector):
             ("spool_written", "Records on disk.", recorder.written),
             ("spool_failures", "Failed writes.", recorder.errors),
             ("redacted", "Records in which something was taken out.", recorder.redacted),
-            ("unreadable", "Calls kept with an error, as their response could not be read.", recorder.unreadable),
             ("routes_read", "Times that the daemon's routes were taken over.", self._routing.reads),
             ("routes_errors", "Times that they could not be read, or named an unknown engine.", self._routing.errors),
             ("scribe_restarts", "Scribes that ended before the tap.", recorder.restarts),

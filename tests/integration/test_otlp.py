@@ -24,11 +24,9 @@ from actors.system.lifecycle import Lifecycle
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.collectors.figures import Figures
 from daemon.ingest.otlp_receiver import MAX_BODY_BYTES, MAX_REQUESTS, IntakeSettings, OtlpIntake, intake_figures
-from daemon.ingest.shipper import Shipper, ShipperMetrics
+from daemon.ingest.shipper import Shipper
 from daemon.tap.keys import KeyRing, add_key
-from daemon.tap.segments import OTLP
-from daemon.tap.spool import SpoolLimits, SpoolWriter
-from daemon.tap.spool_reader import SpoolReader
+from daemon.tap.spool import OTLP, SpoolReader, SpoolWriter
 from tests.support.otlp import as_json, calls_of, export, recorded
 from tests.support.patience import until, within
 from tests.support.ports import free_port
@@ -45,8 +43,8 @@ from pathlib import Path
 import anyio
 from actors.system.lifecycle import Lifecycle
 from daemon.ingest.otlp_receiver import IntakeSettings, OtlpIntake
-from daemon.tap.spool import SpoolLimits, SpoolWriter
-spool = SpoolWriter(Path(sys.argv[1]), SpoolLimits())
+from daemon.tap.spool import SpoolWriter
+spool = SpoolWriter(Path(sys.argv[1]))
 intake = OtlpIntake(IntakeSettings(port=int(sys.argv[2])), spool, redact=lambda call: call)
 async def main():
     await intake.run(Lifecycle("intake"))
@@ -67,7 +65,7 @@ async def receiving(
     spool: Path, *, keys: KeyRing | None = None, require_key=False, redact=REDACT, disk_bytes=1 << 30
 ) -> AsyncIterator[Rig]:
     ports: list[int] = []
-    writer = SpoolWriter(spool, SpoolLimits(disk_bytes=disk_bytes))
+    writer = SpoolWriter(spool, disk_bytes)
     intake = OtlpIntake(
         IntakeSettings(port=0), writer, redact=redact, keys=keys, require_key=require_key, listening=ports.append
     )
@@ -158,7 +156,7 @@ async def test_while_the_disk_takes_nothing_exporters_are_told_to_come_again_and
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
         spool.unlink()
         spool.mkdir()
-        full = spool / "000000000007.seg"
+        full = spool / f"{7:012d}-{0:016x}.seg"
         full.write_bytes(bytes(100_000))
         assert (await rig.post(data)).status_code == 503
         assert rig.intake.counts["kept"] == 0
@@ -183,7 +181,7 @@ async def test_a_daemon_that_is_killed_after_its_answer_has_lost_nothing_and_the
             answer = await client.post(f"http://127.0.0.1:{port}/v1/traces", content=recorded("span"), headers=PROTOBUF)
             receiver.signal(signal.SIGKILL)
     assert answer.status_code == 200
-    shipper = Shipper(tmp_path / "spool", bus, metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(1))
+    shipper = Shipper(tmp_path / "spool", bus, rng=random.Random(1))
     async with anyio.create_task_group() as group:
         group.start_soon(shipper.run, life)
         await until(lambda: len(bus.published) >= 3, "what was answered is published")

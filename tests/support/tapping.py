@@ -11,7 +11,7 @@ import httpx
 from actors.messages import Exchange, Feedback, decode
 from daemon.tap.server import Bound, Tap
 from daemon.tap.settings import TapSettings
-from daemon.tap.spool_reader import SpoolReader
+from daemon.tap.spool import SpoolReader
 from tests.support.engine import Asked, Engine
 from tests.support.patience import until, within
 
