@@ -3,10 +3,10 @@
 import random
 
 from actors.system.lifecycle import Task
-from adapters.intake.otlp.calls import SpanSettings
 from adapters.redaction import Redactor
+from daemon.api.tls import server_tls
 from daemon.composition.resources import Resources
-from daemon.ingest.otlp_receiver import IntakeSettings, OtlpIntake, agent_keys, intake_figures
+from daemon.ingest.otlp_receiver import OtlpIntake, agent_keys, intake_figures
 from daemon.ingest.shipper import Shipper, alone, shipper_figures
 from daemon.processes.tap_settings import redaction
 from daemon.settings.reading import address
@@ -21,16 +21,12 @@ def capture(config: Config, parts: Resources) -> dict[str, Task]:
     tasks = {"shipper": alone(config.spool, shipper.run)}
     if config.otlp.listen:
         host, port = address(config.otlp.listen, "otlp.listen")
-        spans = SpanSettings(
-            tenant_attribute=config.otlp.tenant_attribute, trace_is_trajectory=config.otlp.trace_is_run
-        )
-        settings = IntakeSettings(
-            host=host, port=port, tls_cert=config.tap.tls_cert, tls_key=config.tap.tls_key, spans=spans
-        )
-        spool = SpoolWriter(config.spool / OTLP, int(config.limits.spool_gb * (1 << 30)))
         intake = OtlpIntake(
-            settings, spool, redact=Redactor(redaction(config)).message, keys=agent_keys(config.keys),
-            require_key=config.tap.require_key,
+            host, port, SpoolWriter(config.spool / OTLP, int(config.limits.spool_gb * (1 << 30))),
+            redact=Redactor(redaction(config)).message,
+            tls=server_tls(config.tap.tls_cert, config.tap.tls_key, section="tap"),
+            keys=agent_keys(config.keys), require_key=config.tap.require_key,
+            tenant_attribute=config.otlp.tenant_attribute, trace_is_run=config.otlp.trace_is_run,
         )  # fmt: skip
         parts.figures(intake_figures, intake)
         tasks["intake"] = intake.run

@@ -153,9 +153,9 @@ def otlp(data: bytes) -> None:
     """An export of traces, in both encodings, bare and compressed."""
     with contextlib.suppress(wire.Refused):
         wire.inflated(data, "gzip", 1 << 20)
-    for encoding in ("json", "protobuf"):
+    for media in (wire.JSON, wire.PROTOBUF):
         with contextlib.suppress(wire.Refused):
-            wire.decode(encoding, data)
+            wire.decode(media, data)
 
 
 def jsonl(data: bytes) -> None:
