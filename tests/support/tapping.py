@@ -83,6 +83,7 @@ async def running_tap(
         bound = await group.start(lambda *, task_status: tap.run(stop, task_status))
         yield Rig(tap, bound, tap.place.directory, "https" if told.tls_cert else "http", stop)
         stop.set()
+    assert tap._proxy.copies.taken == 0, "what was copied of answers is let go"
 
 
 @contextlib.asynccontextmanager
