@@ -11,7 +11,6 @@ Each tap of the machine has a directory of the spool. Those that come are found;
 (another owner, a disk that failed) is named, counted and tried again, while the others are emptied.
 """
 
-import fcntl
 import os
 import random
 from collections import Counter
@@ -25,6 +24,7 @@ import structlog
 from prometheus_client.core import Metric
 
 from actors.messages.codec import kind_of
+from actors.messages.files import lock
 from actors.system.bus import Bus
 from actors.system.lifecycle import Lifecycle, Task
 from actors.system.outgoing import Outgoing
@@ -209,22 +209,17 @@ def alone(directory: Path, task: Task) -> Task:
 
     async def run(lifecycle: Lifecycle) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(directory / ".shipper", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            while not _locked(descriptor):
+        descriptor = -1
+        while descriptor < 0:
+            try:
+                descriptor = lock(directory / ".shipper")
+            except BlockingIOError:
                 lifecycle.ready()
                 if not await lifecycle.pause(_LOOK_SECONDS):  # file locks have no event to wait for
                     return
+        try:
             await task(lifecycle)
         finally:
             os.close(descriptor)
 
     return run
-
-
-def _locked(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

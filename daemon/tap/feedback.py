@@ -14,7 +14,7 @@ as a whole.
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -88,10 +88,11 @@ _REMEDY = {
     "final": "give true if the trajectory is over, else false",
     "text": "give text of at most 65536 characters",
 }
+_SAME = ("trajectory_id", "exchange_id", "response_id", "custom_id", "step", "text")
 _AN_ID = (
-    "give response_id (the id of the completion), custom_id, trajectory_id or exchange_id, an id as text of at most "
+    "give response_id (the id of the completion), custom_id, trajectory_id or exchange_id: "
+    "an id as text of at most 256 characters"
 )
-_AN_ID += "256 characters"
 _AT = re.compile(r"`\$(\[\d+\])?\.?([a-z_]*)`")
 _UNKNOWN = re.compile(r".*unknown field `(.+)`")
 
@@ -176,20 +177,16 @@ def _record(told: FeedbackBody, tenant: str, received: float, caller: str) -> Fe
     about = (told.trajectory_id, told.exchange_id, told.response_id)
     # Only where they are told: what senders repeat after an upgrade keeps its id.
     more = (told.custom_id, told.step) if told.custom_id or told.step is not None else ()
+    same: dict[str, Any] = {name: getattr(told, name) for name in _SAME}
     return Feedback(
         id=derived_id("feedback", tenant, told.id, *about, outcome, kind, final, told.text, *more),
         received=received,
         tenant=tenant,
-        trajectory_id=told.trajectory_id,
-        exchange_id=told.exchange_id,
-        response_id=told.response_id,
-        custom_id=told.custom_id,
-        step=told.step,
         outcome=outcome,
         kind=kind,
         final=final,
-        text=told.text,
         caller=caller,
+        **same,
     )
 
 

@@ -8,7 +8,6 @@ The kernel frees the lock of a tap that was killed. Its successor gets the numbe
 """
 
 import contextlib
-import fcntl
 import itertools
 import os
 import socket
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.messages.files import write_whole
+from actors.messages.files import lock, write_whole
 from daemon.tap.errors import NumberTaken
 
 _MOST = 64
@@ -98,15 +97,11 @@ class Place:
         try:
             for directory in (self.directory.parent, self.directory):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = os.open(self.directory / "tap.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = lock(self.directory / "tap.lock")
+        except BlockingIOError:
+            return False
         except OSError:
-            return True
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            return not isinstance(error, BlockingIOError)
-        self._lock = lock
+            pass  # nothing can be written there, which `hold` tries again
         return True
 
 

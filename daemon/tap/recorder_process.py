@@ -60,18 +60,10 @@ class SpoolThread:
     """
 
     def __init__(self, spool: SpoolWriter) -> None:
-        self.spool = spool
+        self.spool, self.progress = spool, Progress()
         self._queue: deque[Record] = deque()
         # Each of the two is written by one thread only, so their difference needs no lock.
         self._bytes_in = self._bytes_out = 0
-        self.settled = 0
-        """Records that were written or shed."""
-        self.shed = 0
-        self.safe = 0
-        """Those that a power failure does not take: the disk was told to keep them and said that it had."""
-        self.errors = 0
-        self.healthy = True
-        """False from a failed write until one succeeds."""
         self._synced = 0.0
         self._wake, self._closing = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
@@ -106,26 +98,27 @@ class SpoolThread:
         self.spool.close()
 
     def _round(self) -> None:
+        told = self.progress
         try:
             self.spool.tend()
             while self._queue:
                 self._write()
             if self.spool.dirty and time.monotonic() - self._synced >= _SYNC_SECONDS:
                 self.spool.sync()
-                self._synced, self.safe = time.monotonic(), self.settled - self.shed
+                self._synced, told.safe = time.monotonic(), told.settled - told.shed
         except OSError as error:
             if not self.spool.dirty:
                 # The segment was left, with what was not safe in it.
-                self.shed = self.settled - self.safe
-            self.errors += 1
-            if self.healthy:
+                told.shed = told.settled - told.safe
+            told.errors += 1
+            if told.healthy:
                 log.error("spool_broken", directory=str(self.spool.directory), error=str(error))
-            self.healthy = False
+            told.healthy = False
             self._closing.wait(_RETRY_SECONDS)
             return
-        if not self.healthy:
-            log.info("spool_recovered", directory=str(self.spool.directory), shed=self.shed)
-            self.healthy = True
+        if not told.healthy:
+            log.info("spool_recovered", directory=str(self.spool.directory), shed=told.shed)
+            told.healthy = True
 
     def _write(self) -> None:
         batch: list[Record] = []
@@ -143,8 +136,8 @@ class SpoolThread:
 
     def _settle(self, number: int, *, kept: bool) -> None:
         # In this order: whoever reads in between must not take for written what is shed.
-        self.shed += 0 if kept else number
-        self.settled += number
+        self.progress.shed += 0 if kept else number
+        self.progress.settled += number
 
 
 class RecorderProcess:
@@ -158,7 +151,7 @@ class RecorderProcess:
         self._disk: SpoolThread | None = None
         self._redacted = 0
         self._unreadable: Counter[str] = Counter()
-        self._progress, self._told = Progress(), 0.0
+        self._said, self._told = b"", 0.0
 
     def run(self) -> None:
         frames = self._frames()
@@ -256,21 +249,14 @@ class RecorderProcess:
         now = time.monotonic()
         if now - self._told < _TICK:
             return
-        progress = Progress(
-            settled=disk.settled,
-            shed=disk.shed,
-            safe=disk.safe,
-            redacted=self._redacted,
-            unreadable=dict(self._unreadable),
-            errors=disk.errors,
-            disk_bytes=disk.spool.disk_bytes,
-            healthy=disk.healthy,
-            full=disk.spool.full,
-        )
-        if progress != self._progress or now - self._told > _SIGN_OF_LIFE:
-            self._progress, self._told = progress, now
+        progress, spool = disk.progress, disk.spool
+        progress.redacted, progress.unreadable = self._redacted, self._unreadable
+        progress.disk_bytes, progress.full = spool.disk_bytes, spool.full
+        said = msgspec.json.encode(progress) + b"\n"
+        if said != self._said or now - self._told > _SIGN_OF_LIFE:
+            self._said, self._told = said, now
             with contextlib.suppress(OSError):  # the tap is gone; what it has sent is written all the same
-                self._link.sendall(msgspec.json.encode(progress) + b"\n")
+                self._link.sendall(said)
 
 
 class _TooCostly(BaseException):

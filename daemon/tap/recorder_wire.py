@@ -28,20 +28,22 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Fields of `adapters.redaction.RedactionSettings`."""
 
 
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What has become of the records."""
+class Progress(msgspec.Struct, kw_only=True):
+    """What has become of the records. The recorder keeps one, each field of which has one thread that writes it."""
 
     settled: int = 0
     """Records that need no further care: they are written, or shed."""
     shed: int = 0
     safe: int = 0
-    """Records that a power failure does not take."""
+    """Records that a power failure does not take: the disk was told to keep them and said that it had."""
     redacted: int = 0
     unreadable: dict[str, int] = {}
     """By dialect: calls kept without the response that the agent had, as it could not be read."""
     errors: int = 0
+    """Failed writes."""
     disk_bytes: int = 0
     healthy: bool = True
+    """False from a failed write until one succeeds."""
     full: bool = False
 
 

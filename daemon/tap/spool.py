@@ -13,7 +13,6 @@ quota lasts.
 """
 
 import contextlib
-import fcntl
 import os
 import re
 import struct
@@ -26,7 +25,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from actors.messages import Exchange, Feedback, MessageError, decode
-from actors.messages.files import write_whole
+from actors.messages.files import lock, write_whole
 
 _MARK = 8
 _HEAD = struct.Struct("<II16s")
@@ -197,14 +196,8 @@ class SpoolWriter:
     def _roll(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._lock < 0:
-            lock = os.open(self.directory / "writer.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                # A tap that is still draining may hold it; ours are kept in memory until it lets go.
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(lock)
-                raise
-            self._lock = lock
+            # A tap that is still draining may hold it; ours are kept in memory until it lets go.
+            self._lock = lock(self.directory / "writer.lock")
         self.sync()
         self._leave()
         self._look()

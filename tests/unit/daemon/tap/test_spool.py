@@ -56,7 +56,7 @@ def put(writer: SpoolThread, *records: Record) -> None:
 
 
 def taking(writer: SpoolThread) -> bool:
-    return writer.healthy and not writer.spool.full
+    return writer.progress.healthy and not writer.spool.full
 
 
 def write(directory: Path, *payloads: bytes) -> Path:
@@ -202,18 +202,18 @@ def test_what_is_left_at_the_end_is_counted_as_lost(tmp_path: Path) -> None:
     writer = started(place, b"x" * 60, b"y")
     assert writer.waiting_bytes == 61
     writer.close(within())
-    assert (writer.settled, writer.shed) == (2, 2)
+    assert (writer.progress.settled, writer.progress.shed) == (2, 2)
 
 
 def test_the_disk_quota_sheds_and_lets_in_again_once_there_is_room(tmp_path: Path) -> None:
     writer = started(tmp_path, disk_bytes=1000, segment_bytes=100)
     for number in range(30):
         put(writer, Record(key(number), b"x" * 80))
-        wait_until(lambda n=number: writer.settled == n + 1, "it is written or shed", every=0.002)
+        wait_until(lambda n=number: writer.progress.settled == n + 1, "it is written or shed", every=0.002)
     assert not taking(writer)
-    assert 0 < writer.settled - writer.shed < 30
+    assert 0 < writer.progress.settled - writer.progress.shed < 30
     assert len(segments(tmp_path)) > 1, "a segment ends at its size"
-    assert len(payloads(SpoolReader(tmp_path))) == writer.settled - writer.shed
+    assert len(payloads(SpoolReader(tmp_path))) == writer.progress.settled - writer.progress.shed
     assert sum(path.stat().st_size for path in tmp_path.glob("*.seg")) <= 1000
     for path in tmp_path.glob("*.seg"):
         path.unlink()
@@ -252,10 +252,10 @@ def test_a_broken_spool_keeps_records_in_memory_until_it_works_again(tmp_path: P
     place = tmp_path / "spool"
     place.write_text("a file where the directory should be")
     writer = started(place, b"one")
-    wait_until(lambda: not writer.healthy, "a write has failed")
+    wait_until(lambda: not writer.progress.healthy, "a write has failed")
     put(writer, Record(key(1), b"two"))
     place.unlink()
-    wait_until(lambda: (writer.settled, writer.shed) == (2, 0) and taking(writer), "both are written")
+    wait_until(lambda: (writer.progress.settled, writer.progress.shed) == (2, 0) and taking(writer), "both are written")
     shutil.rmtree(place)  # made again, though the writer has its segment open
     put(writer, Record(key(2), b"three"))
     writer.close(within())
@@ -266,19 +266,19 @@ def test_a_full_disk_loses_nothing_that_memory_holds_and_doubles_nothing_once_th
     told = [bytes([number]) * 5000 for number in range(40)]
     with full_disk(64_000):
         writer = started(tmp_path, *told)
-        wait_until(lambda: writer.errors >= 3, "it has tried again")
+        wait_until(lambda: writer.progress.errors >= 3, "it has tried again")
         assert not taking(writer)
         before = payloads(SpoolReader(tmp_path))
         assert before == told[: len(before)]
-    wait_until(lambda: writer.settled == len(told), "all are written")
+    wait_until(lambda: writer.progress.settled == len(told), "all are written")
     writer.close(within())
     assert payloads(SpoolReader(tmp_path)) == told
-    assert writer.shed == 0
+    assert writer.progress.shed == 0
 
 
 def test_a_disk_that_cannot_keep_what_was_written_is_told_of_as_a_loss(tmp_path: Path, monkeypatch) -> None:
     writer = started(tmp_path, b"one")
-    wait_until(lambda: writer.safe == 1, "the first is safe")
+    wait_until(lambda: writer.progress.safe == 1, "the first is safe")
     keep = os.fdatasync
 
     def fails_once(file: int) -> None:
@@ -287,8 +287,8 @@ def test_a_disk_that_cannot_keep_what_was_written_is_told_of_as_a_loss(tmp_path:
 
     monkeypatch.setattr(os, "fdatasync", fails_once)
     put(writer, Record(key(1), b"two"))
-    wait_until(lambda: writer.errors == 1 and writer.healthy, "it goes on")
-    assert (writer.settled, writer.safe, writer.shed) == (2, 1, 1)
+    wait_until(lambda: writer.progress.errors == 1 and writer.progress.healthy, "it goes on")
+    assert (writer.progress.settled, writer.progress.safe, writer.progress.shed) == (2, 1, 1)
     put(writer, Record(key(2), b"three"))
     writer.close(within())
     assert len(segments(tmp_path)) == 2
@@ -297,12 +297,12 @@ def test_a_disk_that_cannot_keep_what_was_written_is_told_of_as_a_loss(tmp_path:
 
 def test_a_second_writer_waits_for_the_first(tmp_path: Path) -> None:
     first = started(tmp_path, b"one")
-    wait_until(lambda: first.settled == 1, "the first has written")
+    wait_until(lambda: first.progress.settled == 1, "the first has written")
     second = started(tmp_path, b"two")
-    wait_until(lambda: not second.healthy, "the second has tried")
+    wait_until(lambda: not second.progress.healthy, "the second has tried")
     assert len(segments(tmp_path)) == 1
     first.close(within())
-    wait_until(lambda: second.settled == 1, "the second has written")
+    wait_until(lambda: second.progress.settled == 1, "the second has written")
     second.close(within())
     assert payloads(SpoolReader(tmp_path)) == [b"one", b"two"]
 
