@@ -123,7 +123,7 @@ class Recorder:
             self.shed_memory += 1
             return False
         self.waiting_bytes += len(data)
-        self._queue.append(_Waiting(data, bytes.fromhex(record.id), then, self._lost()))
+        self._queue.append(_Waiting(data, bytes.fromhex(record.id), then, self._lost() if then else 0))
         if self._timer is None and self._link is not None:
             self._timer = asyncio.get_running_loop().call_later(_TICK, self._hand_over)
         return True
@@ -193,20 +193,20 @@ class Recorder:
         self.redacted += progress.redacted - last.redacted
         self.unreadable.update({key: n - last.unreadable.get(key, 0) for key, n in progress.unreadable.items()})
         self._heard = self._clock()
-        for _ in range(min(progress.settled - last.settled, self._sent)):
-            one = self._pop()
+        if progress.settled > last.settled:
             self._pause = _FIRST_PAUSE
-            if one.then is not None:
-                self._unsafe.append((progress.settled, one))
+            for one in self._pop(min(progress.settled - last.settled, self._sent)):
+                if one.then is not None:
+                    self._unsafe.append((progress.settled, one))
         while self._unsafe and self._unsafe[0][0] <= progress.safe + progress.shed:
             self._tell(self._unsafe.popleft()[1])
         self._hand_over()
 
-    def _pop(self) -> _Waiting:
-        one = self._queue.popleft()
-        self.waiting_bytes -= len(one.data)
-        self._sent, self._careful = max(0, self._sent - 1), max(0, self._careful - 1)
-        return one
+    def _pop(self, number: int) -> list[_Waiting]:
+        gone = [self._queue.popleft() for _ in range(number)]
+        self.waiting_bytes -= sum([len(one.data) for one in gone])
+        self._sent, self._careful = max(0, self._sent - number), max(0, self._careful - number)
+        return gone
 
     def _tell(self, one: _Waiting, *, lost: bool = False) -> None:
         if one.then is not None:
@@ -237,7 +237,7 @@ class Recorder:
 
     def _give_up(self) -> None:
         """Keep of the first record what is left without its bodies; nothing, if recorders ended over that."""
-        one = self._pop()
+        (one,) = self._pop(1)
         log.error("record_given_up", bytes=len(one.data))
         self._tell(one, lost=True)
         bare = _without_bodies(one.data)
@@ -283,8 +283,8 @@ class Recorder:
         await self._status()
         self._forget_child()
         self.shed_memory += self.waiting
-        while self._queue:
-            self._tell(self._pop(), lost=True)
+        for one in self._pop(self.waiting):
+            self._tell(one, lost=True)
 
 
 class _Link(asyncio.Protocol):

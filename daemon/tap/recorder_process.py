@@ -89,7 +89,9 @@ class SpoolThread:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._wake.wait(_SYNC_SECONDS if self.spool.dirty else _IDLE_SECONDS)
+            if self._wake.wait(_SYNC_SECONDS if self.spool.dirty else _IDLE_SECONDS):
+                # What comes in the meantime is written with it: fewer calls of the system, fewer changes of thread.
+                self._closing.wait(_TICK)
             self._wake.clear()
             self._round()
         self._synced = 0.0

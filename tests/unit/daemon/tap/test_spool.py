@@ -30,7 +30,12 @@ pytestmark = pytest.mark.promise
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("_SYNC_SECONDS", 0.001), ("_RETRY_SECONDS", 0.01), ("_IDLE_SECONDS", 0.01)):
+    for name, seconds in (
+        ("_SYNC_SECONDS", 0.001),
+        ("_TICK", 0.001),
+        ("_RETRY_SECONDS", 0.01),
+        ("_IDLE_SECONDS", 0.01),
+    ):
         monkeypatch.setattr(recorder_process, name, seconds)
 
 
