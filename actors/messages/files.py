@@ -6,6 +6,7 @@ that is killed meanwhile leaves that one; any other end removes it.
 
 import contextlib
 import errno
+import fcntl
 import os
 import secrets
 from collections.abc import Generator
@@ -48,6 +49,17 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o666, sync: Sync = "
     """Give `path` this content; see `writing_whole`."""
     with writing_whole(path, mode=mode, sync=sync, exclusive=exclusive) as file:
         file.write(content)
+
+
+def lock(path: Path) -> int:
+    """The open file `path`, locked until it is closed or its process is dead; BlockingIOError: somebody else has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def fsync(path: Path) -> None:

@@ -3,37 +3,30 @@
 import random
 
 from actors.system.lifecycle import Task
-from adapters.intake.otlp.calls import SpanSettings
 from adapters.redaction import Redactor
+from daemon.api.tls import server_tls
 from daemon.composition.resources import Resources
-from daemon.ingest.otlp_receiver import IntakeSettings, OtlpIntake, agent_keys, intake_figures
-from daemon.ingest.shipper import Shipper, ShipperMetrics, alone
+from daemon.ingest.otlp_receiver import OtlpIntake, agent_keys, intake_figures
+from daemon.ingest.shipper import Shipper, alone, shipper_figures
 from daemon.processes.tap_settings import redaction
 from daemon.settings.reading import address
 from daemon.settings.tables import Config
-from daemon.tap.segments import OTLP
-from daemon.tap.spool import SpoolLimits, SpoolWriter
+from daemon.tap.spool import OTLP, SpoolWriter
 
 
 def capture(config: Config, parts: Resources) -> dict[str, Task]:
     """Tasks: what the tap spooled goes to the bus; agents' telemetry (OTLP) is the other way in."""
-    shipper = Shipper(
-        config.spool, parts.bus,
-        metrics=ShipperMetrics(parts.registry), rng=random.Random(f"{config.seed}-shipper"),
-    )  # fmt: skip
+    shipper = Shipper(config.spool, parts.bus, rng=random.Random(f"{config.seed}-shipper"))
+    parts.figures(shipper_figures, shipper)
     tasks = {"shipper": alone(config.spool, shipper.run)}
     if config.otlp.listen:
         host, port = address(config.otlp.listen, "otlp.listen")
-        spans = SpanSettings(
-            tenant_attribute=config.otlp.tenant_attribute, trace_is_trajectory=config.otlp.trace_is_run
-        )
-        settings = IntakeSettings(
-            host=host, port=port, tls_cert=config.tap.tls_cert, tls_key=config.tap.tls_key, spans=spans
-        )
-        spool = SpoolWriter(config.spool / OTLP, SpoolLimits(disk_bytes=int(config.limits.spool_gb * (1 << 30))))
         intake = OtlpIntake(
-            settings, spool, redact=Redactor(redaction(config)).message, keys=agent_keys(config.keys),
-            require_key=config.tap.require_key,
+            host, port, SpoolWriter(config.spool / OTLP, int(config.limits.spool_gb * (1 << 30))),
+            redact=Redactor(redaction(config)).message,
+            tls=server_tls(config.tap.tls_cert, config.tap.tls_key, section="tap"),
+            keys=agent_keys(config.keys), require_key=config.tap.require_key,
+            tenant_attribute=config.otlp.tenant_attribute, trace_is_run=config.otlp.trace_is_run,
         )  # fmt: skip
         parts.figures(intake_figures, intake)
         tasks["intake"] = intake.run

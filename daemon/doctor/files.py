@@ -15,8 +15,7 @@ from actors.store.archive import ask
 from actors.store.errors import SchemaMismatch, StoreUnavailable
 from actors.store.tables import Runs
 from daemon.doctor.base import Check, Finding, NotLooked, Scene, aside, fault, warning
-from daemon.tap.segments import spool_bytes, spools
-from daemon.tap.spool_reader import spool_age
+from daemon.tap.spool import spool_age, spool_bytes, spools
 
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs"}
 """File systems whose locks SQLite cannot rely on; fuse.* is looked at too."""

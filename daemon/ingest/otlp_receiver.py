@@ -7,16 +7,16 @@ again, so the exporter's own queue is the buffer. A span has all of its call in 
 id.
 """
 
-import socket
+import contextlib
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import msgspec
 import structlog
 from prometheus_client.core import Metric
 from starlette.applications import Starlette
@@ -28,26 +28,26 @@ from starlette.routing import Route
 
 from actors.messages import Exchange, encode
 from actors.system.lifecycle import Lifecycle
-from adapters.intake.otlp.calls import SpanSettings, exchange_from, is_call, opted_out
+from adapters.intake.otlp.calls import exchange_from, is_call, opted_out
+from adapters.intake.otlp.said import text
 from adapters.intake.otlp.wire import (
-    MEDIA,
-    Encoding,
-    Export,
+    PROTOBUF,
     Refused,
+    Span,
     answer,
     complaint,
     decode,
-    encoding_of,
     inflated,
+    media_type,
     too_large,
 )
-from daemon.api.tls import server_tls
+from daemon.api.tls import ServerTls
 from daemon.errors import ConfigError
 from daemon.figures import counter, split
-from daemon.processes.asgi import serve_bound
+from daemon.processes.asgi import serve
 from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import KeyRing, is_loopback, presented
-from daemon.tap.spool import SpoolWriter
+from daemon.tap.spool import Record, SpoolWriter
 
 log = structlog.get_logger(__name__)
 
@@ -67,38 +67,33 @@ _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """Host headers that are answered where nobody else reaches it."""
 
 
-class IntakeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where OTLP/HTTP is received: LLM calls from agents' OpenTelemetry or OpenInference instrumentation."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on. Who can reach it can put calls into the store, unless tap.require_key."""
-    port: int
-    """0 takes a free one."""
-    tls_cert: str = ""
-    """PEM file with the certificate chain; empty: plain HTTP. Read again when it changes."""
-    tls_key: str = ""
-    """PEM file with its key, for its owner alone."""
-    spans: SpanSettings = SpanSettings()
-    """How spans become calls."""
-
-
 class OtlpIntake:
     """The server. `run` is a task for the supervisor."""
 
     def __init__(
         self,
-        settings: IntakeSettings,
+        host: str,
+        port: int,
         spool: SpoolWriter,
         *,
         redact: Callable[[Exchange], Exchange],
+        tls: ServerTls | None = None,
         keys: KeyRing | None = None,
         require_key: bool = False,
-        listening: Callable[[int], None] = lambda port: None,
+        tenant_attribute: str = "",
+        trace_is_run: bool = True,
     ) -> None:
-        """`redact` takes out what must not be stored; an agent's key says whose the calls are."""
-        self._settings, self._spool, self._redact = settings, spool, redact
-        self._keys, self._require_key, self._listening = keys, require_key, listening
-        self._tls = server_tls(settings.tls_cert, settings.tls_key, section="tap")
+        """
+        Args:
+            redact: takes out what must not be stored.
+            keys: an agent's key says whose the calls are.
+            tenant_attribute: resource attribute whose value names the tenant, say "service.namespace", unless a key
+                does; its senders are believed. Without either the calls are the tenant default's.
+            trace_is_run: see `exchange_from`.
+        """
+        self._host, self._port, self._spool, self._redact, self._tls = host, port, spool, redact, tls
+        self._keys, self._require_key = keys, require_key
+        self._tenant_attribute, self._trace_is_run = tenant_attribute, trace_is_run
         self.working = 0
         self._one = anyio.CapacityLimiter(1)
         """Reading exports takes a core at most: the actors run in the same process. And the spool has one writer."""
@@ -106,40 +101,34 @@ class OtlpIntake:
         """Calls: kept, no_content, opted_out, unreadable. Spans that are none: other. Exports: status_<code>."""
 
     async def run(self, lifecycle: Lifecycle) -> None:
-        sock = socket.create_server((self._settings.host, self._settings.port), reuse_port=False)
-        self._listening(sock.getsockname()[1])
-        log.info("otlp_listening", host=self._settings.host, port=sock.getsockname()[1])
-        if self._tls is None and not is_loopback(self._settings.host):
+        log.info("otlp_listening", host=self._host, port=self._port)
+        local = is_loopback(self._host)
+        if self._tls is None and not local:
             log.warning(
-                "otlp_in_plain_text", host=self._settings.host,
+                "otlp_in_plain_text", host=self._host,
                 remedy="what agents say and their keys cross the network readable: set tap.tls_cert and tls_key",
             )  # fmt: skip
+        app = Starlette(
+            routes=[Route("/v1/traces", self._take, methods=["POST"])],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOCAL) if local else ["*"])],
+        )
         stop = anyio.Event()
         async with anyio.create_task_group() as group:
-            group.start_soon(self._serve, sock, stop)
+            group.start_soon(partial(serve, app, self._host, self._port, tls=self._tls, stop=stop))
             lifecycle.ready()
             while await lifecycle.pause(_TICK_SECONDS):
                 lifecycle.beat()
-                if self._keys is not None:
-                    self._keys.refresh()
-                if self._tls is not None:
-                    self._tls.refresh()
+                if not self.working:
+                    with contextlib.suppress(OSError):  # whoever sends something next is told
+                        await anyio.to_thread.run_sync(self._spool.tend, limiter=self._one)
             # Let it end by itself: on asyncio, hypercorn does not take well to being cancelled.
             stop.set()
             group.cancel_scope.deadline = anyio.current_time() + 2 * _GRACE_SECONDS
 
-    async def _serve(self, sock: socket.socket, stop: anyio.Event) -> None:
-        hosts = list(_LOCAL) if is_loopback(self._settings.host) else ["*"]
-        app = Starlette(
-            routes=[Route("/v1/traces", self._take, methods=["POST"])],
-            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
-        )
-        await serve_bound(app, f"fd://{sock.detach()}", tls=self._tls, stop=stop, grace=_GRACE_SECONDS)
-
     async def _take(self, request: Request) -> Response:
-        encoding: Encoding = "protobuf"
+        media = PROTOBUF
         try:
-            encoding = encoding_of(request.headers.get("content-type", ""))
+            media = media_type(request.headers.get("content-type", ""))
             tenant, caller = self._sender(request)
             if self.working >= MAX_REQUESTS:
                 raise Refused(429, "too many exports at once")
@@ -147,16 +136,14 @@ class OtlpIntake:
             try:
                 body = await _body(request)
                 plain = inflated(body, request.headers.get("content-encoding", ""), MAX_BODY_BYTES)
-                refused = await anyio.to_thread.run_sync(self._keep, encoding, plain, tenant, caller, limiter=self._one)
+                refused = await anyio.to_thread.run_sync(self._keep, media, plain, tenant, caller, limiter=self._one)
             finally:
                 self.working -= 1
         except Refused as error:
             again = {"retry-after": _RETRY_AFTER} if error.status in (429, 503) else {}
-            told = complaint(encoding, error.status, str(error))
-            response = Response(told, error.status, headers=again, media_type=MEDIA[encoding])
+            response = Response(complaint(media, str(error)), error.status, headers=again, media_type=media)
         else:
-            why = "spans without a trace id and a span id cannot be told apart" if refused else ""
-            response = Response(answer(encoding, refused, why), media_type=MEDIA[encoding])
+            response = Response(answer(media, refused), media_type=media)
         self.counts[f"status_{response.status_code}"] += 1
         return response
 
@@ -164,23 +151,25 @@ class OtlpIntake:
         """(tenant, id of the key), both empty without a key."""
         if self._keys is None:
             return "", ""
+        self._keys.refresh()
         own, authorization = request.headers.get("x-evolved-key", ""), request.headers.get("authorization", "")
         shown = presented(own.encode("latin-1"), authorization.encode("latin-1"))
-        if not shown:
-            if self._require_key:
-                raise Refused(401, "an agent's key is needed, in x-evolved-key (OTEL_EXPORTER_OTLP_HEADERS)")
-            return "", ""
-        key = self._keys.find(shown)
-        if key is None or key.scope != "agent":
+        key = self._keys.find(shown) if shown else None
+        if key is not None and key.scope == "agent":
+            return key.tenant, key.id
+        if shown:
             raise Refused(401, "the key opens nothing here; see `evolved keys list`")
-        return key.tenant, key.id
+        if self._require_key:
+            raise Refused(401, "an agent's key is needed, in x-evolved-key (OTEL_EXPORTER_OTLP_HEADERS)")
+        return "", ""
 
-    def _keep(self, encoding: Encoding, body: bytes, tenant: str, caller: str) -> int:
+    def _keep(self, media: str, body: bytes, tenant: str, caller: str) -> int:
         """Put the calls of an export on the disk, in a worker thread; returns how many spans were not taken."""
-        export = decode(encoding, body)
-        calls, counts = self._calls(export, tenant, caller)
+        spans, refused = decode(media, body)
+        calls, counts = self._calls(spans, tenant, caller)
         try:
-            kept = not calls or self._spool.append([(bytes.fromhex(call.id), encode(call)) for call in calls])
+            kept = not calls or self._spool.append([Record(bytes.fromhex(call.id), encode(call)) for call in calls])
+            self._spool.sync()
         except OSError as error:
             raise Refused(503, f"the spool cannot be written ({error})") from error
         if not kept:
@@ -193,17 +182,18 @@ class OtlpIntake:
                 "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental; see docs/attach.md",
             )
         self.counts.update(counts)
-        return export.refused
+        return refused
 
-    def _calls(self, export: Export, tenant: str, caller: str) -> tuple[list[Exchange], Counter[str]]:
+    def _calls(self, spans: Sequence[Span], tenant: str, caller: str) -> tuple[list[Exchange], Counter[str]]:
         calls: list[Exchange] = []
         counts: Counter[str] = Counter()
-        for span in export.spans:
+        for span in spans:
             try:
                 if not is_call(span):
                     counts["other"] += 1
                     continue
-                call = exchange_from(span, self._settings.spans, tenant=tenant, caller=caller)
+                named = tenant or text(span.resource.get(self._tenant_attribute)) or "default"
+                call = exchange_from(span, tenant=named, caller=caller, trace_is_run=self._trace_is_run)
                 if call is None:
                     counts["opted_out" if opted_out(span) else "no_content"] += 1
                     continue

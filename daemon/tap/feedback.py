@@ -14,7 +14,7 @@ as a whole.
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -49,6 +49,33 @@ class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     final: bool | None = None
     text: Annotated[str, msgspec.Meta(max_length=65_536)] = ""
 
+    def __post_init__(self) -> None:
+        """What no type says; a fault begins with the field's name."""
+        one_call = self.exchange_id or self.response_id or self.custom_id
+        if not (one_call or self.trajectory_id):
+            raise ValueError("response_id: nothing says what the feedback is about")
+        if self.outcome is not None and not 0 <= self.outcome <= 1:
+            raise ValueError(f"outcome: {self.outcome:g} is out of range")
+        if self.outcome is None and self.meant != "comment":
+            raise ValueError(f"outcome: missing, and kind is {self.meant}")
+        if self.meant == "comment" and not self.text.strip():
+            raise ValueError("text: missing, and kind is comment")
+        if self.meant == "step" and self.step is None and not one_call:
+            raise ValueError("step: missing, and a trajectory has many")
+        if self.step is not None and self.meant in ("outcome", "rating"):
+            raise ValueError(f"kind: {self.meant} is of the whole, and step names one; leave one of them out")
+        if self.final and (self.meant == "step" or self.step is not None):
+            raise ValueError("final: what is said of one step ends nothing")
+
+    @property
+    def meant(self) -> Kind:
+        """The kind, as told or as the other fields imply it."""
+        if self.kind is not None:
+            return self.kind
+        if self.outcome is None and self.text.strip():
+            return "comment"
+        return "outcome" if self.step is None else "step"
+
 
 _one = msgspec.json.Decoder(FeedbackBody)
 _many = msgspec.json.Decoder(list[FeedbackBody])
@@ -61,7 +88,13 @@ _REMEDY = {
     "final": "give true if the trajectory is over, else false",
     "text": "give text of at most 65536 characters",
 }
-_REMEDY |= dict.fromkeys(_NAMES[:5], "give an id as text of at most 256 characters")
+_SAME = ("trajectory_id", "exchange_id", "response_id", "custom_id", "step", "text")
+_AN_ID = (
+    "give response_id (the id of the completion), custom_id, trajectory_id or exchange_id: "
+    "an id as text of at most 256 characters"
+)
+_AT = re.compile(r"`\$(\[\d+\])?\.?([a-z_]*)`")
+_UNKNOWN = re.compile(r".*unknown field `(.+)`")
 
 
 class FeedbackDesk:
@@ -93,14 +126,13 @@ class FeedbackDesk:
             counts.feedback["accepted" if safe else "unavailable"] += len(told)
             then(data if safe else refusal_bytes(_unavailable()))
 
+        *others, last = told
         if not visitor.keep:
             # Their client opts out of everything alike: that is no fault of theirs, and nothing of it is kept.
             counts.requests["feedback", 202] += 1
             counts.feedback["opted_out"] += len(told)
             then(data)
-        elif recorder.taking and all(recorder.offer(feedback) for feedback in told):
-            recorder.when_safe(answer)
-        else:
+        elif not (recorder.taking and all(map(recorder.offer, others)) and recorder.offer(last, answer)):
             # Those before the one that was shed are written again when it is sent again: the same records.
             counts.feedback["unavailable"] += len(told)
             raise _unavailable()
@@ -135,76 +167,43 @@ def read_feedback(body: bytes, tenant: str, received: float, caller: str = "") -
         raise _refused("body", f"no JSON ({error})") from error
     if not 1 <= len(told) <= MAX_LIST:
         raise _refused("body", f"a list of {len(told)}; from 1 to {MAX_LIST} are taken at once")
-    read = (_record(one, tenant, received, f"[{place}]." if listed else "") for place, one in enumerate(told))
-    return [msgspec.structs.replace(one, caller=caller) for one in read], listed
+    return [_record(one, tenant, received, caller) for one in told], listed
 
 
-def _record(told: FeedbackBody, tenant: str, received: float, place: str) -> Feedback:
-    if not (told.trajectory_id or told.exchange_id or told.response_id or told.custom_id):
-        raise Refused(
-            422,
-            "invalid_feedback",
-            f"{place}response_id: nothing says what the feedback is about; give response_id (the id of the "
-            "completion), custom_id, trajectory_id or exchange_id",
-            param=f"{place}response_id",
-        )
-    outcome = None if told.outcome is None else float(told.outcome)
-    if outcome is not None and not 0.0 <= outcome <= 1.0:
-        raise _refused("outcome", f"{outcome:g} is out of range", place)
-    kind = told.kind or _kind(told, outcome)
-    if outcome is None and kind != "comment":
-        raise _refused("outcome", f"missing, and kind is {kind}", place)
-    if kind == "comment" and not told.text.strip():
-        raise _refused("text", "missing, and kind is comment", place)
-    one_call = told.exchange_id or told.response_id or told.custom_id
-    if kind == "step" and told.step is None and not one_call:
-        raise _refused("step", "missing, and a trajectory has many", place)
-    if told.step is not None and kind in ("outcome", "rating"):
-        raise _refused("kind", f"{kind} is of the whole, and step names one; leave one of them out", place)
-    if told.final and (kind == "step" or told.step is not None):
-        raise _refused("final", "what is said of one step ends nothing", place)
+def _record(told: FeedbackBody, tenant: str, received: float, caller: str) -> Feedback:
+    outcome, kind = None if told.outcome is None else float(told.outcome), told.meant
     # Only an outcome ends a trajectory unless its sender says otherwise.
     final = kind == "outcome" if told.final is None else told.final
     about = (told.trajectory_id, told.exchange_id, told.response_id)
     # Only where they are told: what senders repeat after an upgrade keeps its id.
     more = (told.custom_id, told.step) if told.custom_id or told.step is not None else ()
+    same: dict[str, Any] = {name: getattr(told, name) for name in _SAME}
     return Feedback(
         id=derived_id("feedback", tenant, told.id, *about, outcome, kind, final, told.text, *more),
         received=received,
         tenant=tenant,
-        trajectory_id=told.trajectory_id,
-        exchange_id=told.exchange_id,
-        response_id=told.response_id,
-        custom_id=told.custom_id,
-        step=told.step,
         outcome=outcome,
         kind=kind,
         final=final,
-        text=told.text,
+        caller=caller,
+        **same,
     )
 
 
-def _kind(told: FeedbackBody, outcome: float | None) -> Kind:
-    if outcome is None and told.text.strip():
-        return "comment"
-    return "outcome" if told.step is None else "step"
-
-
 def _explained(text: str) -> Refused:
-    """msgspec's error with the field in front and a remedy behind."""
+    """msgspec's error, or one of ours, with the field in front and a remedy behind."""
     what, _, where = text.partition(" - at ")
-    path = where.strip("`").removeprefix("$")
-    listed = re.match(r"\[\d+\]", path)
-    place = f"{listed[0]}." if listed else ""
-    unknown = re.search(r"unknown field `(.+)`", what)
+    at = _AT.match(where)
+    place, field = (at[1] or "", at[2]) if at else ("", "")
+    unknown = _UNKNOWN.match(what)
     if unknown:
-        name = unknown[1][:100]
-        message = f"{place}{name}: unknown field; known are {', '.join(_NAMES)}"
-        return Refused(422, "invalid_feedback", message, param=f"{place}{name}")
-    field = path[listed.end() if listed else 0 :].strip(".")
-    return _refused(field or "body", what[0].lower() + what[1:], place if field else "")
+        return _refused(unknown[1][:100], f"unknown field; known are {', '.join(_NAMES)}", place)
+    if not field and what.partition(":")[0] in _NAMES:
+        field, _, what = what.partition(": ")
+    return _refused(field or "body", what[0].lower() + what[1:], place)
 
 
 def _refused(field: str, what: str, place: str = "") -> Refused:
-    message = f"{place}{field}: {what}; {_REMEDY.get(field, _REMEDY['body'])}"
-    return Refused(422, "invalid_feedback", message, param=place + field)
+    param = f"{place}.{field}" if place and field != "body" else field
+    remedy = "" if field not in _REMEDY and field not in _NAMES else f"; {_REMEDY.get(field, _AN_ID)}"
+    return Refused(422, "invalid_feedback", f"{param}: {what}{remedy}", param=param)

@@ -68,6 +68,7 @@ def tap_metrics(
         ("kept_calls", "Calls that the recorder took.", counts.kept_calls, "tenant"),
         ("kept_bytes", "Bytes of their bodies.", counts.kept_bytes, "tenant"),
         ("spool_shed", "Records not written.", shed, "reason"),
+        ("unreadable", "Calls whose response could not be read and is left out.", recorder.unreadable, "dialect"),
     ):
         yield counter(f"evolved_tap_{name}", about, numbers, label)
     for name, about, number in (
@@ -75,7 +76,6 @@ def tap_metrics(
         ("spool_written", "Records on disk.", recorder.written),
         ("spool_failures", "Failed writes.", recorder.errors),
         ("redacted", "Records in which something was taken out.", recorder.redacted),
-        ("unreadable", "Calls kept with an error, as their response could not be read.", recorder.unreadable),
         ("routes_errors", "Times that the daemon's routes could not be used.", routing.errors),
         ("scribe_restarts", "Recorders that ended before the tap.", recorder.restarts),
     ):

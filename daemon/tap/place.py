@@ -8,15 +8,16 @@ The kernel frees the lock of a tap that was killed. Its successor gets the numbe
 """
 
 import contextlib
-import fcntl
 import itertools
 import os
+import socket
 from collections.abc import Collection, Sequence
+from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
 
-from actors.messages.files import write_whole
+from actors.messages.files import lock, write_whole
 from daemon.tap.errors import NumberTaken
 
 _MOST = 64
@@ -44,11 +45,13 @@ class Place:
             NumberTaken: another tap has it.
         """
         self._lock = -1
+        self._name: socket.socket | None = None
         self._told: Told | None = None
         for self.number in range(_MOST) if number is None else (number,):
             self.directory = spools / str(self.number)
             if self._free():
                 return
+            self.leave()
         if number is None:
             raise NumberTaken(f"{_MOST} taps run with {spools}: end one of them")
         raise NumberTaken(
@@ -74,24 +77,31 @@ class Place:
             (self.directory / "tap.json").unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = -1
+        if self._name is not None:
+            self._name.close()
+            self._name = None
 
     def _free(self) -> bool:
-        """Whether no other tap has the directory. Where nothing can be written there is nobody to tell apart: agents
-        are served all the same."""
+        """Whether no other tap has the number. A name in the kernel tells those apart that cannot write there, and
+        serve agents all the same; the lock tells those apart that do not share a network."""
         if self._lock >= 0:
             return True
+        if self._name is None:
+            name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                name.bind(f"\0evolved-tap-{blake2b(os.fsencode(self.directory), digest_size=16).hexdigest()}")
+            except OSError:
+                name.close()
+                return False
+            self._name = name
         try:
             for directory in (self.directory.parent, self.directory):
                 directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = os.open(self.directory / "tap.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = lock(self.directory / "tap.lock")
+        except BlockingIOError:
+            return False
         except OSError:
-            return True
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            return not isinstance(error, BlockingIOError)
-        self._lock = lock
+            pass  # nothing can be written there, which `hold` tries again
         return True
 
 

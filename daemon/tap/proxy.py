@@ -28,6 +28,7 @@ from actors.messages.dialects import dialect_at
 from daemon.tap import capture
 from daemon.tap.admission import Admission, Visitor
 from daemon.tap.agent import AgentConnection
+from daemon.tap.body_budget import BodyBudget
 from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import refusal_bytes, response_bytes
@@ -76,6 +77,8 @@ class Proxy:
         self.router, self.recorder, self.counts = router, recorder, counts
         self.tokens, self.first_byte_seconds = tokens, first_byte_seconds
         self.record_ids = capture.RecordIds()
+        self.copies = BodyBudget()
+        """What is held of answers that are under way."""
         self._door, self._desk = door, FeedbackDesk(recorder, counts, clock=time.time)
 
     def admit(self, head: Head) -> None:
@@ -172,7 +175,9 @@ class Call:
         # The answers to calls that are not kept tell where their conversation is as well.
         wanted = self._keep or proxy.router.many
         engine.reply.begin(
-            head_only=request.method == b"HEAD", max_capture_bytes=capture.MAX_CAPTURE_BYTES if wanted else 0
+            head_only=request.method == b"HEAD",
+            max_capture_bytes=capture.MAX_CAPTURE_BYTES if wanted else 0,
+            copies=proxy.copies,
         )
         self._agent.within(proxy.first_byte_seconds, "first byte of the response")
         body, added = request.body, ()
@@ -273,6 +278,8 @@ class Call:
         self._count(problem, status)
         if self._keep and state != "CALLING":
             self._record(problem, status)
+        if state != "CALLING":
+            self._reply.drop_copy()
         if refusal is not None:
             head_only = self._request.method == b"HEAD"
             self._agent.send(refusal_bytes(refusal, close=self._agent.closing, head_only=head_only))

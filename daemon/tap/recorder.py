@@ -16,26 +16,29 @@ import socket
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import cast
 
 import msgspec
 import structlog
 
-from actors.messages import Message, encode
-from daemon.tap.recorder_wire import HEAD, Order, Progress, progress_decoder
-from daemon.tap.segments import MAX_PAYLOAD
+from actors.messages import Feedback, Message, encode
+from actors.messages.raw import decode_raw
+from daemon.tap.recorder_wire import HEAD, RECORDERS_ENDED, UNREADABLE, Order, Progress, progress_decoder
+from daemon.tap.spool import MAX_PAYLOAD
 
 _KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR", "LD_LIBRARY_PATH")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _ATTEMPTS = 2
-"""After so many recorders that ended over the same record, it is given up."""
+"""After so many recorders that ended over the same record, its bodies are given up."""
 SILENCE_SECONDS = 20.0
-"""A recorder that settles nothing for so long, with work to do, is killed and started again."""
+"""A recorder that says nothing for so long, with work to do, is killed and started again."""
 _SETTLE = 0.2
 _TICK = 0.02
 """Seconds between two hand-overs: a kill -9 of the tap loses no more than that."""
+Then = Callable[[bool], None]
 
 log = structlog.get_logger(__name__)
 
@@ -43,12 +46,14 @@ log = structlog.get_logger(__name__)
 class _Waiting(msgspec.Struct, gc=False):
     """A record that is not settled."""
 
-    head: bytes
     data: bytes
-    then: Callable[[bool], None] | None = None
+    id: bytes
+    then: Then | None = None
     """Called when it is, and all before it: whether all of them are safe."""
     lost: int = 0
-    """Records of this tap that were lost by the time that `then` was given."""
+    """Records of this tap that were lost by the time that it came."""
+    deaths: int = 0
+    """Recorders that ended over it alone."""
 
 
 class Recorder:
@@ -67,58 +72,36 @@ class Recorder:
         """`memory_bytes` of records may wait, what comes beyond is shed and counted."""
         self._order, self._memory = order, memory_bytes
         self._rng, self._clock = rng, clock
-        self._unsent: list[_Waiting] = []
-        self._sent: deque[_Waiting] = deque()
-        self._backlog: deque[_Waiting] = deque()
-        """What a dead child left: goes out one by one, so that a record that kills its reader is found."""
+        self._queue: deque[_Waiting] = deque()
+        self._sent = 0
+        """Of the queue, those that the child was handed."""
+        self._careful = 0
+        """Of the queue, those that a dead child left: they go one by one, so that who kills its reader is found."""
         self._unsafe: deque[tuple[int, _Waiting]] = deque()
         """Settled records that somebody wants to know safe, with how many this child had settled by then."""
-        self._bytes = 0
+        self.waiting_bytes = 0
         self._child: subprocess.Popen[bytes] | None = None
         self._link: _Link | None = None
         self._ended = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._heard = 0.0
-        self._suspect: _Waiting | None = None
-        self._suspected = 0
         self._pause = _FIRST_PAUSE
-        self._gone = Progress()
-        """The figures of the children that have ended, added up."""
         self.progress = Progress()
+        """Of the present child."""
+        self.written = self.errors = self.redacted = 0
+        self.unreadable: Counter[str] = Counter()
+        """By dialect: calls kept without the response that the agent had, as it could not be read."""
+        self.shed_disk = 0
         self.shed_memory = 0
         """Records refused because memory was full, or because the tap is closing."""
         self.shed_poison = 0
-        """Records given up because recorders ended over them."""
+        """Records given up because recorders ended over them, without their bodies too."""
         self.restarts = 0
 
     @property
     def waiting(self) -> int:
-        return len(self._unsent) + len(self._sent) + len(self._backlog)
-
-    @property
-    def waiting_bytes(self) -> int:
-        return self._bytes
-
-    @property
-    def written(self) -> int:
-        return self._gone.written + self.progress.written
-
-    @property
-    def shed_disk(self) -> int:
-        return self._gone.shed + self.progress.shed
-
-    @property
-    def errors(self) -> int:
-        return self._gone.errors + self.progress.errors
-
-    @property
-    def redacted(self) -> int:
-        return self._gone.redacted + self.progress.redacted
-
-    @property
-    def unreadable(self) -> int:
-        return self._gone.unreadable + self.progress.unreadable
+        return len(self._queue)
 
     @property
     def shed(self) -> int:
@@ -127,37 +110,23 @@ class Recorder:
     @property
     def taking(self) -> bool:
         """Whether a record offered now has a fair chance to reach the disk."""
-        return self.progress.healthy and not self.progress.full and not self._closing and self._bytes < self._memory
+        free = not self._closing and self.waiting_bytes < self._memory
+        return free and self.progress.healthy and not self.progress.full
 
-    def offer(self, record: Message) -> bool:
-        payload = encode(record)
-        if self._closing or len(payload) > MAX_PAYLOAD or self._bytes + len(payload) > self._memory:
+    def offer(self, record: Message, then: Then | None = None) -> bool:
+        """Take a record; False if it was shed. `then` is called as soon as it is known whether it is on disk for good:
+        with True only if no record at all was lost since. With False whoever waits has it sent again, under the same
+        id.
+        """
+        data = encode(record)
+        if self._closing or len(data) > MAX_PAYLOAD or self.waiting_bytes + len(data) > self._memory:
             self.shed_memory += 1
             return False
-        self._bytes += len(payload)
-        self._unsent.append(_Waiting(HEAD.pack(len(payload), bytes.fromhex(record.id)), payload))
+        self.waiting_bytes += len(data)
+        self._queue.append(_Waiting(data, bytes.fromhex(record.id), then, self._lost() if then else 0))
         if self._timer is None and self._link is not None:
             self._timer = asyncio.get_running_loop().call_later(_TICK, self._hand_over)
         return True
-
-    def when_safe(self, then: Callable[[bool], None]) -> None:
-        """Call `then` as soon as it is known whether the record offered last is on disk for good: True only if no
-        record at all was lost since. With False whoever waits has it sent again, under the same id.
-        """
-        last = self._unsent[-1] if self._unsent else None
-        if last is None:
-            then(False)  # it was not taken
-            return
-        before = last.then
-
-        def both(safe: bool) -> None:
-            if before is not None:
-                before(safe)
-            then(safe)
-
-        if before is None:
-            last.lost = self._lost()
-        last.then = both
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep a child alive until `stop`; then let it write what is left, and end."""
@@ -197,7 +166,7 @@ class Recorder:
         ours.setblocking(False)
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(lambda: _Link(self._on_progress, self._ended.set), sock=ours)
-        link.transport.write(_frame(json.dumps(msgspec.to_builtins(self._order)).encode()))
+        link.send([_Waiting(json.dumps(msgspec.to_builtins(self._order)).encode(), bytes(16))])
         self._link, self._heard = link, self._clock()
         self.progress = Progress()
         self._hand_over()
@@ -209,36 +178,35 @@ class Recorder:
         # One that has just closed is not yet known to be gone: its successor is handed what waits.
         if link is None or link.full or link.transport.is_closing():
             return
-        if self._backlog:
-            # One at a time: if this one ends its reader, it is known which one it was.
+        upto = min(1, self._careful) or len(self._queue)
+        if upto > self._sent:
             if not self._sent:
-                self._send(link, [self._backlog.popleft()])
-            return
-        if self._unsent:
-            batch, self._unsent = self._unsent, []
-            self._send(link, batch)
-
-    def _send(self, link: "_Link", batch: list[_Waiting]) -> None:
-        if not self._sent:
-            self._heard = self._clock()
-        self._sent.extend(batch)
-        link.transport.write(b"".join([part for one in batch for part in (one.head, one.data)]))
+                self._heard = self._clock()
+            link.send(islice(self._queue, self._sent, upto))
+            self._sent = upto
 
     def _on_progress(self, progress: Progress) -> None:
-        settled = progress.settled - self.progress.settled
-        self.progress = progress
+        last, self.progress = self.progress, progress
+        self.written += (progress.settled - progress.shed) - (last.settled - last.shed)
+        self.shed_disk += progress.shed - last.shed
+        self.errors += progress.errors - last.errors
+        self.redacted += progress.redacted - last.redacted
+        self.unreadable.update({key: n - last.unreadable.get(key, 0) for key, n in progress.unreadable.items()})
         self._heard = self._clock()
-        for _ in range(min(settled, len(self._sent))):
-            one = self._sent.popleft()
-            self._bytes -= len(one.data)
-            if one.then is not None:
-                self._unsafe.append((progress.settled, one))
+        if progress.settled > last.settled:
+            self._pause = _FIRST_PAUSE
+            for one in self._pop(min(progress.settled - last.settled, self._sent)):
+                if one.then is not None:
+                    self._unsafe.append((progress.settled, one))
         while self._unsafe and self._unsafe[0][0] <= progress.safe + progress.shed:
             self._tell(self._unsafe.popleft()[1])
-        if settled:
-            self._pause = _FIRST_PAUSE
-        if self._unsent or self._backlog:
-            self._hand_over()
+        self._hand_over()
+
+    def _pop(self, number: int) -> list[_Waiting]:
+        gone = [self._queue.popleft() for _ in range(number)]
+        self.waiting_bytes -= sum([len(one.data) for one in gone])
+        self._sent, self._careful = max(0, self._sent - number), max(0, self._careful - number)
+        return gone
 
     def _tell(self, one: _Waiting, *, lost: bool = False) -> None:
         if one.then is not None:
@@ -257,27 +225,30 @@ class Recorder:
         status = await self._status()
         self.restarts += 1
         log.error("scribe_ended", status=status, waiting=self.waiting)
-        self._keep_figures()
-        head = self._sent[0] if self._sent else None
-        alone = len(self._sent) == 1
-        if head is not None and head is self._suspect and alone:
-            self._suspected += 1
-            if self._suspected >= _ATTEMPTS:
-                self._sent.popleft()
-                self._bytes -= len(head.data)
-                self.shed_poison += 1
-                log.error("record_given_up", bytes=len(head.data))
-                self._tell(head)
-        elif head is not None:
-            self._suspect, self._suspected = head, int(alone)
-        self._backlog.extendleft(reversed(self._sent))
-        self._sent.clear()
+        self._forget_child()
+        if self._sent == 1:
+            self._queue[0].deaths += 1
+            if self._queue[0].deaths >= _ATTEMPTS:
+                self._give_up()
+        self._careful, self._sent = max(self._careful, self._sent), 0
         # No pause after the first death: agents' records wait. One that cannot live at all is not started in a loop.
         await asyncio.wait((halting,), timeout=self._pause * self._rng.uniform(0.5, 1.5))
         self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
 
-    def _keep_figures(self) -> None:
-        self._gone = self._gone.plus(self.progress)
+    def _give_up(self) -> None:
+        """Keep of the first record what is left without its bodies; nothing, if recorders ended over that."""
+        (one,) = self._pop(1)
+        log.error("record_given_up", bytes=len(one.data))
+        self._tell(one, lost=True)
+        bare = _without_bodies(one.data)
+        if bare == one.data:
+            self.shed_poison += 1
+        else:
+            self._queue.appendleft(_Waiting(bare, one.id))
+            self.waiting_bytes += len(bare)
+            self._sent = 1
+
+    def _forget_child(self) -> None:
         # It ended before it could say so; what it wrote is read all the same, and what is sent again is recognised.
         while self._unsafe:
             self._tell(self._unsafe.popleft()[1], lost=True)
@@ -298,7 +269,7 @@ class Recorder:
     async def _end(self) -> None:
         """Hand over all that is left, and let the child write it."""
         end = self._clock() + SILENCE_SECONDS
-        while self._clock() < end and not self._ended.is_set() and (self._unsent or self._backlog):
+        while self._clock() < end and not self._ended.is_set() and self._sent < len(self._queue):
             self._hand_over()
             await asyncio.sleep(_TICK)
         self._closing = True
@@ -310,14 +281,10 @@ class Recorder:
                 log.error("scribe_silent", seconds=SILENCE_SECONDS, waiting=self.waiting)
             self._link.transport.abort()
         await self._status()
-        self._keep_figures()
+        self._forget_child()
         self.shed_memory += self.waiting
-        for one in (*self._sent, *self._backlog, *self._unsent):
+        for one in self._pop(self.waiting):
             self._tell(one, lost=True)
-        self._unsent.clear()
-        self._sent.clear()
-        self._backlog.clear()
-        self._bytes = 0
 
 
 class _Link(asyncio.Protocol):
@@ -328,6 +295,11 @@ class _Link(asyncio.Protocol):
         self.transport: asyncio.Transport
         self.full = False
         self._rest = b""
+
+    def send(self, records: Iterable[_Waiting]) -> None:
+        self.transport.write(
+            b"".join([part for one in records for part in (HEAD.pack(len(one.data), one.id), one.data)])
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -347,5 +319,8 @@ class _Link(asyncio.Protocol):
         self.full = False
 
 
-def _frame(data: bytes) -> bytes:
-    return HEAD.pack(len(data), bytes(16)) + data
+def _without_bodies(data: bytes) -> bytes:
+    raw = decode_raw(data)
+    if isinstance(raw, Feedback):
+        return encode(msgspec.structs.replace(raw, text=UNREADABLE))
+    return encode(msgspec.structs.replace(raw, request=b"", response=b"", complete=False, problem=RECORDERS_ENDED))

@@ -2,17 +2,21 @@
 process of its own, see `tap.recorder`.
 
 It reads no faster than the disk writes, tells the tap what is settled, and ends when the tap's end of the socket does,
-after writing all that came.
+after writing all that came. While it waits for the disk it says at least that it is alive: whoever is silent for long
+hangs on a record.
 """
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import sys
 import threading
 import time
 import traceback
+from collections import Counter, deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +24,12 @@ import msgspec
 import structlog
 
 from actors.messages import Exchange, Feedback, encode
+from actors.messages.dialects import dialect_at
 from actors.messages.raw import RawExchange, decode_raw
 from adapters.intake.tap import exchange_from_raw
 from daemon.logs import configure
-from daemon.tap.recorder_wire import HEAD, Order, Progress
-from daemon.tap.spool import SpoolLimits, SpoolWriter
+from daemon.tap.recorder_wire import HEAD, RECORDERS_ENDED, UNREADABLE, Order, Progress
+from daemon.tap.spool import Record, SpoolWriter
 
 if TYPE_CHECKING:
     from adapters.redaction import Redactor
@@ -32,7 +37,16 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _READ = 1 << 20
+_WRITE_BYTES = 4 << 20
+_TICK = 0.02
+_SYNC_SECONDS = 0.1
+"""At most this often to stable storage: a power failure loses no more than that."""
+_IDLE_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
+"""After a failed write."""
 _SIGN_OF_LIFE = 1.0
+_LAST_SECONDS = 10.0
+"""For what is left to write at the end."""
 _COSTS = (0.5, 0.5)
 """CPU seconds that a record may take, and more for each megabyte of it: some ten times what traffic takes.
 What takes longer was made for it, or meets a pattern that backtracks without end; its bodies are left out."""
@@ -40,99 +54,184 @@ _NICENESS = 5
 """Agents' traffic goes first where cores are few."""
 
 
-class _Inlet:
-    """Frames from the socket."""
+class SpoolThread:
+    """Writes records in a thread of its own. A disk that fails is tried again for as long as the process lives; what
+    the quota forbids is shed and counted.
+    """
 
-    def __init__(self, link: socket.socket) -> None:
-        self._link = link
-        self._buffer = b""
-        self._at = 0
+    def __init__(self, spool: SpoolWriter) -> None:
+        self.spool, self.progress = spool, Progress()
+        self._queue: deque[Record] = deque()
+        # Each of the two is written by one thread only, so their difference needs no lock.
+        self._bytes_in = self._bytes_out = 0
+        self._synced = 0.0
+        self._wake, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+        self._thread.start()
 
-    def frame(self) -> tuple[bytes, bytes] | None:
-        """The next (id, payload); None at the end. A frame that was cut off is none: its writer died over it."""
-        if not self._have(HEAD.size):
-            return None
-        length, record_id = HEAD.unpack_from(self._buffer, self._at)
-        if not self._have(HEAD.size + length):
-            return None
-        start = self._at + HEAD.size
-        self._at = start + length
-        return record_id, self._buffer[start : self._at]
+    @property
+    def waiting_bytes(self) -> int:
+        return self._bytes_in - self._bytes_out
 
-    def _have(self, size: int) -> bool:
-        if len(self._buffer) - self._at >= size:
-            return True
-        parts, had = [self._buffer[self._at :]], len(self._buffer) - self._at
-        while had < size:
-            try:
-                data = self._link.recv(max(_READ, size - had))
-            except ConnectionError:
-                return False
-            if not data:
-                return False
-            parts.append(data)
-            had += len(data)
-        self._buffer, self._at = b"".join(parts), 0
-        return True
+    def put(self, record: Record) -> None:
+        """Take a record; the thread is woken by `wake`, once for many."""
+        self._bytes_in += len(record.payload)
+        self._queue.append(record)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def close(self, timeout: float = _LAST_SECONDS) -> None:
+        """Write what is waiting, sync, and end the thread."""
+        self._closing.set()
+        self._wake.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            if self._wake.wait(_SYNC_SECONDS if self.spool.dirty else _IDLE_SECONDS):
+                # What comes in the meantime is written with it: fewer calls of the system, fewer changes of thread.
+                self._closing.wait(_TICK)
+            self._wake.clear()
+            self._round()
+        self._synced = 0.0
+        self._round()
+        self._settle(len(self._queue), kept=False)
+        self.spool.close()
+
+    def _round(self) -> None:
+        told = self.progress
+        try:
+            self.spool.tend()
+            while self._queue:
+                self._write()
+            if self.spool.dirty and time.monotonic() - self._synced >= _SYNC_SECONDS:
+                self.spool.sync()
+                self._synced, told.safe = time.monotonic(), told.settled - told.shed
+        except OSError as error:
+            if not self.spool.dirty:
+                # The segment was left, with what was not safe in it.
+                told.shed = told.settled - told.safe
+            told.errors += 1
+            if told.healthy:
+                log.error("spool_broken", directory=str(self.spool.directory), error=str(error))
+            told.healthy = False
+            self._closing.wait(_RETRY_SECONDS)
+            return
+        if not told.healthy:
+            log.info("spool_recovered", directory=str(self.spool.directory), shed=told.shed)
+            told.healthy = True
+
+    def _write(self) -> None:
+        batch: list[Record] = []
+        size = 0
+        while self._queue and size < _WRITE_BYTES:
+            batch.append(self._queue.popleft())
+            size += len(batch[-1].payload)
+        try:
+            kept = self.spool.append(batch)
+        except OSError:
+            self._queue.extendleft(reversed(batch))
+            raise
+        self._bytes_out += size
+        self._settle(len(batch), kept=kept)
+
+    def _settle(self, number: int, *, kept: bool) -> None:
+        # In this order: whoever reads in between must not take for written what is shed.
+        self.progress.shed += 0 if kept else number
+        self.progress.settled += number
 
 
 class RecorderProcess:
     """Reads, redacts and writes until its link ends."""
 
     def __init__(self, link: socket.socket) -> None:
-        self._link, self._inlet = link, _Inlet(link)
+        self._link = link
+        self._readable = select.poll()
+        self._readable.register(link, select.POLLIN)
         self._redactor: Redactor | None = None
+        self._disk: SpoolThread | None = None
         self._redacted = 0
-        self._unreadable = 0
-        self._began = 0.0
-        """When the reading of a record began, 0 between two."""
+        self._unreadable: Counter[str] = Counter()
+        self._said, self._told = b"", 0.0
 
     def run(self) -> None:
-        told = self._inlet.frame()
+        frames = self._frames()
+        told = next(frames, None)
         if told is None:
             return
-        order = msgspec.json.decode(told[1], type=Order)
+        order = msgspec.json.decode(told.payload, type=Order)
         self._redactor = _redactor(order)
-        limits = SpoolLimits(memory_bytes=order.memory_bytes, disk_bytes=order.disk_bytes)
-        writer = SpoolWriter(Path(order.directory), limits)
-        writer.start()
-        done = threading.Event()
-        teller = threading.Thread(target=self._tell_often, args=(writer, limits.tick_seconds, done), daemon=True)
-        teller.start()
-        while (frame := self._inlet.frame()) is not None:
-            record_id, payload = frame
-            writer.offer(record_id, self._finished(payload), patient=True)
-        writer.close()
-        done.set()
-        teller.join()
-        self._tell(self._progress(writer))
+        disk = self._disk = SpoolThread(SpoolWriter(Path(order.directory), order.disk_bytes))
+        for record_id, payload in frames:
+            disk.put(Record(record_id, self._finished(payload)))
+            self._tell(disk)
+            while disk.waiting_bytes > order.memory_bytes:
+                disk.wake()
+                time.sleep(_TICK)
+                self._tell(disk)
+        disk.close()
+        self._told = 0.0
+        self._tell(disk)
+
+    def _frames(self) -> Iterator[Record]:
+        """What the tap sends. A frame that was cut off is none: its writer died over it."""
+        buffer = bytearray()
+        while data := self._received():
+            buffer += data
+            at = 0
+            while len(buffer) - at >= HEAD.size:
+                length, record_id = HEAD.unpack_from(buffer, at)
+                end = at + HEAD.size + length
+                if len(buffer) < end:
+                    break
+                yield Record(record_id, bytes(memoryview(buffer)[at + HEAD.size : end]))
+                at = end
+            del buffer[:at]
+
+    def _received(self) -> bytes:
+        if self._disk is not None:
+            self._disk.wake()
+            while not self._readable.poll(1000 * _TICK):
+                self._tell(self._disk)
+        try:
+            return self._link.recv(_READ)
+        except ConnectionError:
+            return b""
 
     def _finished(self, payload: bytes) -> bytes:
         """The record for the spool. Of one that takes too long, or that we fail over, all but its bodies."""
         raw = decode_raw(payload)
-        self._began = time.monotonic()
+        record, why = self._tried(raw, len(payload))
+        if record is None:
+            record = self._left_out(raw, why)
+        if isinstance(record, Exchange) and isinstance(raw, RawExchange):
+            self._redacted += bool(record.redacted)
+            if why or (record.error and raw.complete and raw.status < 400):
+                self._unreadable[dialect_at(raw.path) or "other"] += 1
+        else:
+            self._redacted += record is not raw
+        return encode(record)
+
+    def _tried(self, raw: RawExchange | Feedback, size: int) -> tuple[Exchange | Feedback | None, str]:
+        """The record, or None and why not."""
+        if isinstance(raw, RawExchange) and raw.problem == RECORDERS_ENDED:
+            return None, "recorders ended over it"
         try:
             # Of CPU time, so that a busy machine costs nobody a record; the regex engine looks for signals too.
-            signal.setitimer(signal.ITIMER_VIRTUAL, _COSTS[0] + _COSTS[1] * len(payload) / 1e6)
+            signal.setitimer(signal.ITIMER_VIRTUAL, _COSTS[0] + _COSTS[1] * size / 1e6)
             try:
-                record = self._read(raw)
+                return self._read(raw), ""
             finally:
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
         except _TooCostly:
-            log.warning("redaction_too_costly", bytes=len(payload))
-            record = self._left_out(raw, "its bodies took too long to search")
+            log.warning("redaction_too_costly", bytes=size)
+            return None, "its bodies took too long to search"
         except Exception as error:
             # Its message may quote what is not redacted yet.
             where = traceback.format_tb(error.__traceback__)[-1]
             log.error("record_unreadable", id=raw.id, error=type(error).__name__, where=where)
-            record = self._left_out(raw, f"a bug in reading it: {type(error).__name__}")
-        self._began = 0.0
-        if isinstance(record, Exchange):
-            self._redacted += bool(record.redacted)
-            self._unreadable += bool(record.error)
-        else:
-            self._redacted += record is not raw
-        return encode(record)
+            return None, f"a bug in reading it: {type(error).__name__}"
 
     def _read(self, raw: RawExchange | Feedback) -> Exchange | Feedback:
         if isinstance(raw, RawExchange):
@@ -141,44 +240,25 @@ class RecorderProcess:
 
     def _left_out(self, raw: RawExchange | Feedback, why: str) -> Exchange | Feedback:
         if isinstance(raw, Feedback):
-            return msgspec.structs.replace(
-                self._read(msgspec.structs.replace(raw, text="")), text="[REDACTED:unreadable]"
-            )
+            return msgspec.structs.replace(self._read(msgspec.structs.replace(raw, text="")), text=UNREADABLE)
         bare = exchange_from_raw(msgspec.structs.replace(raw, request=b"", response=b""), self._redactor)
         return msgspec.structs.replace(
             bare, complete=False, error=why, redacted=("prompt", "response"), finds={"unreadable": 1}
         )
 
-    def _tell_often(self, writer: SpoolWriter, seconds: float, done: threading.Event) -> None:
-        """Tell what is settled; while the disk does not take anything, tell at least that it is waited for."""
-        last, told = Progress(), 0.0
-        while not done.wait(seconds):
-            progress, now = self._progress(writer), time.monotonic()
-            waiting = not self._began and now - told > _SIGN_OF_LIFE
-            if progress != last or waiting:
-                if not self._tell(progress):
-                    return
-                last, told = progress, now
-
-    def _progress(self, writer: SpoolWriter) -> Progress:
-        return Progress(
-            written=writer.written,
-            safe=writer.safe,
-            shed=writer.shed,
-            redacted=self._redacted,
-            unreadable=self._unreadable,
-            errors=writer.errors,
-            disk_bytes=writer.disk_bytes,
-            healthy=writer.healthy,
-            full=writer.full,
-        )
-
-    def _tell(self, progress: Progress) -> bool:
-        try:
-            self._link.sendall(msgspec.json.encode(progress) + b"\n")
-        except OSError:
-            return False
-        return True
+    def _tell(self, disk: SpoolThread) -> None:
+        """Tell what is settled; while that is nothing new, tell at least that somebody is here."""
+        now = time.monotonic()
+        if now - self._told < _TICK:
+            return
+        progress, spool = disk.progress, disk.spool
+        progress.redacted, progress.unreadable = self._redacted, self._unreadable
+        progress.disk_bytes, progress.full = spool.disk_bytes, spool.full
+        said = msgspec.json.encode(progress) + b"\n"
+        if said != self._said or now - self._told > _SIGN_OF_LIFE:
+            self._said, self._told = said, now
+            with contextlib.suppress(OSError):  # the tap is gone; what it has sent is written all the same
+                self._link.sendall(said)
 
 
 class _TooCostly(BaseException):

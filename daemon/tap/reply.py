@@ -7,6 +7,7 @@ where the tap saw one would take one call's answer for another's.
 import httptools
 import msgspec
 
+from daemon.tap.body_budget import BodyBudget
 from daemon.tap.errors import UpstreamBroke
 from daemon.tap.head_cache import HeadCache
 
@@ -55,9 +56,11 @@ class ReplyParser:
         """What is wrong with it that the parser let pass."""
         self.begin(head_only=False, max_capture_bytes=0)
 
-    def begin(self, *, head_only: bool, max_capture_bytes: int) -> None:
-        """The next response; `head_only` has no body whatever its length says, and a long one is not kept."""
-        self._head_only, self._max_capture = head_only, max_capture_bytes
+    def begin(self, *, head_only: bool, max_capture_bytes: int, copies: BodyBudget | None = None) -> None:
+        """The next response; `head_only` has no body whatever its length says. One that is long, or finds no room in
+        `copies`, is not kept.
+        """
+        self._head_only, self._max_capture, self._copies = head_only, max_capture_bytes, copies or BodyBudget()
         self.head = _NOTHING
         self.started = False
         """A byte has come."""
@@ -70,7 +73,7 @@ class ReplyParser:
         """The part of the body that came last."""
         self.body: list[bytes] = []
         self.overflow = False
-        """The body was longer than `max_capture_bytes`; `body` is empty."""
+        """The body was longer than `max_capture_bytes`, or found no room; `body` is empty."""
         self._size = self._head_bytes = 0
 
     def feed(self, data: bytes) -> None:
@@ -118,11 +121,18 @@ class ReplyParser:
     def _take(self, body: bytes) -> None:
         self.fresh = body
         self._size += len(body)
-        if self._size > self._max_capture:
+        if self.overflow:
+            return
+        if self._size > self._max_capture or not self._copies.take(len(body)):
             self.overflow = True
-            self.body.clear()
+            self.drop_copy()
         else:
             self.body.append(body)
+
+    def drop_copy(self) -> None:
+        """The copy of the body is not needed any more."""
+        self._copies.give(sum(map(len, self.body)))
+        self.body = []
 
     def eof(self) -> bool:
         if self.head_done and not self._sized and self.head.status >= 200:

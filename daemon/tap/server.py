@@ -36,7 +36,7 @@ from daemon.tap.router import Router
 from daemon.tap.routing import Routing
 from daemon.tap.settings import TapSettings, agents_tls, engines_tls, upstreams_of
 from daemon.tap.sockets import AGENTS, MIRROR, Sockets, bind, port_of
-from daemon.tap.spool_reader import spool_age
+from daemon.tap.spool import spool_age
 from daemon.tap.upstream import Upstream, bracketed
 
 _BACKLOG = 1024

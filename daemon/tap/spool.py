@@ -1,253 +1,152 @@
-"""The recorder's side of the spool: records into segments on disk, in a thread of its own.
+"""The spool: what was captured and is not on the bus yet, as a directory of append-only segments and a cursor.
 
-What the tap copied lies there until the shipper has published it (`spool_reader`); broker and daemon may be away for as
-long as the quota lasts.
+    recorder, OTLP receiver -> SpoolWriter -> segments -> SpoolReader -> shipper
+
+A segment is a run of records, each `[mark][u32 length][u32 crc32][16-byte id][payload]` (little-endian; the checksum
+covers id and payload). The mark is eight random bytes of the segment's own, which stand in its name, NUMBER-MARK.seg.
+By it the next record is found, whatever a flipped bit makes of a length; and nobody who cannot read the disk can write
+one into a payload.
+
+A writer starts a new segment whenever it starts, so the torn tail that a crash leaves behind is always the end of a
+segment. The cursor is the reader's: everything before it is published. Broker and daemon may be away for as long as the
+quota lasts.
 """
 
 import contextlib
-import fcntl
 import os
-import threading
+import re
+import struct
 import time
-from collections import deque
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import msgspec
-import structlog
 
-from daemon.tap.segments import (
-    FRAME_BYTES,
-    HEAD_BYTES,
-    HEADER,
-    MAX_PAYLOAD,
-    frame,
-    new_mark,
-    read_cursor,
-    segment_head,
-    segment_numbers,
-    segment_path,
-    spool_bytes,
-    spools,
-)
+from actors.messages import Exchange, Feedback, MessageError, decode
+from actors.messages.files import lock, write_whole
 
-_WRITE_BYTES = 4 << 20
-_IDLE_SECONDS = 1.0
+_MARK = 8
+_HEAD = struct.Struct("<II16s")
+FRAME_BYTES = _MARK + _HEAD.size
+"""Of a record, beside its payload."""
+MAX_PAYLOAD = 512 << 20
+"""A length above it is no length: the bytes are torn or corrupt."""
+SEGMENT_BYTES = 64 << 20
+"""A whole one is removed at a time, and read again from its beginning after a loss."""
+_SEGMENT_SECONDS = 600.0
+"""After which what was written is in a segment that has ended, and goes as soon as it is published."""
+_LOOK_SECONDS = 1.0
+"""How often the disk is looked at while the quota is reached."""
+_SEARCH_BYTES = 1 << 20
+OTLP = "otlp"
+"""Directory of the spool for calls that came as telemetry; those of taps are numbers."""
+_NAME = re.compile(r"\d{12}-[0-9a-f]{16}\.seg")
 
-log = structlog.get_logger(__name__)
+
+class Record(NamedTuple):
+    """What is written, and read."""
+
+    id: bytes
+    """16 bytes."""
+    payload: bytes
 
 
-class SpoolLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the writer may use, and how often it writes."""
+class Cursor(msgspec.Struct, frozen=True):
+    """What the reader has committed."""
 
-    segment_bytes: int = 64 << 20
-    """A whole one is removed at a time, and read again from its beginning after a loss."""
-    memory_bytes: int = 128 << 20
-    disk_bytes: int = 8 << 30
-    sync_seconds: float = 0.1
-    """At most this often to stable storage: a power failure loses no more than that."""
-    tick_seconds: float = 0.02
-    """How often waiting records are written."""
-    retry_seconds: float = 1.0
-    """After a failed write."""
+    segment: Annotated[str, msgspec.Meta(pattern=f"^({_NAME.pattern})?$")] = ""
+    offset: int = 0
+    sequence: int = 0
+    """The highest number that the stream behind had given by then; 0 if it is not known."""
+
+
+def read_cursor(directory: Path) -> Cursor:
+    """The committed position; the beginning if there is none, or none that can be read."""
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        return msgspec.json.decode((directory / "cursor").read_bytes(), type=Cursor)
+    return Cursor()
+
+
+def segments(directory: Path) -> list[str]:
+    """The names of the segments that exist, oldest first; none if there is no directory."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if _NAME.fullmatch(name))
+
+
+def spools(base: Path) -> list[Path]:
+    """The directories of all taps of this machine, those of the past included, and of `OTLP`.
+
+    Raises:
+        OSError: `base` is there and cannot be read.
+    """
+    try:
+        return sorted(path for path in base.iterdir() if (path.name.isdigit() or path.name == OTLP) and path.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def spool_bytes(directory: Path) -> int:
+    return sum(_size(directory / name) for name in segments(directory))
+
+
+def spool_age(directory: Path, now: float) -> float:
+    """Seconds since the oldest record that is not published was made; 0 if all are published or it cannot be read."""
+    with contextlib.suppress(OSError, MessageError):
+        for record in SpoolReader(directory).read(1):
+            made = decode(record.payload)
+            if isinstance(made, Exchange):
+                return max(0.0, now - made.started - made.duration)
+            return max(0.0, now - made.received) if isinstance(made, Feedback) else 0.0
+    return 0.0
+
+
+def frame(record: Record, mark: bytes) -> bytes:
+    checksum = zlib.crc32(record.payload, zlib.crc32(record.id))
+    return mark + _HEAD.pack(len(record.payload), checksum, record.id) + record.payload
 
 
 class SpoolWriter:
-    """Takes records and writes them in a thread of its own. `offer` does no I/O, blocks only if it is told to be
-    patient, and never raises. A disk that fails or is full is retried for as long as the process lives; what does not
-    fit is shed and counted.
-    """
+    """Appends records to segments. It blocks on the disk; one call at a time."""
 
-    def __init__(self, directory: Path, limits: SpoolLimits) -> None:
-        """The directory is created when first needed, for the owner alone; it may have one writer at a time."""
-        self._directory, self._limits = directory, limits
-        self._queue: deque[tuple[bytes, bytes]] = deque()
-        # Each of the two is written by one thread only, so their difference needs no lock.
-        self._offered_bytes = 0
-        self._taken_bytes = 0
-        self.shed_memory = 0
-        """Records refused because memory was full or the writer closed."""
-        self.shed_disk = 0
-        """Records refused or dropped because of the quota, or left unwritten at the end."""
-        self.written = 0
-        self.safe = 0
-        """Of these, those that a power failure does not take: the disk was told to keep them and said that it had."""
-        self.errors = 0
+    def __init__(self, directory: Path, disk_bytes: int = 8 << 30, *, segment_bytes: int = SEGMENT_BYTES) -> None:
+        """The directory is created when first needed, for the owner alone. `disk_bytes` is the quota of all spools
+        beside it together.
+        """
+        self.directory, self._quota, self._segment_bytes = directory, disk_bytes, segment_bytes
         self.disk_bytes = 0
         """Size of all segments, those of the past and of other taps included, as of the last look."""
-        self.healthy = True
-        """False from a failed write until one succeeds."""
-        self._full = False
-        self._asleep = False
-        self._dirty = False
-        self._wake = threading.Event()
-        self._closing = threading.Event()
-        self._file = -1
+        self.full = False
+        """The quota was reached."""
+        self.dirty = False
+        """Something was written that is not safe."""
+        self._lock = self._file = -1
         self._mark = b""
-        self._lock = -1
         self._size = 0
-        self._synced = 0.0
-        self._looked = 0.0
-        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+        self._began = self._looked = 0.0
 
-    @property
-    def waiting(self) -> int:
-        return len(self._queue)
+    def append(self, records: Sequence[Record]) -> bool:
+        """Write `records`; False if the quota forbids it.
 
-    @property
-    def waiting_bytes(self) -> int:
-        return self._offered_bytes - self._taken_bytes
-
-    @property
-    def shed(self) -> int:
-        return self.shed_memory + self.shed_disk
-
-    @property
-    def taking(self) -> bool:
-        """Whether a record offered now has a fair chance to reach the disk."""
-        return self.healthy and not self._full and not self._closing.is_set()
-
-    def start(self) -> None:
-        self._thread.start()
-
-    @property
-    def full(self) -> bool:
-        return self._full
-
-    def offer(self, record_id: bytes, payload: bytes, *, patient: bool = False) -> bool:
-        """Take a record, whose id is 16 bytes; False if it was shed. `patient` waits for room in memory instead: not
-        for an event loop.
+        Raises:
+            OSError: they are not written, or some of them may be.
         """
-        size = len(payload) + HEADER.size
-        while patient and 0 < self._limits.memory_bytes - size < self.waiting_bytes and not self._closing.is_set():
-            if self._full:
-                break
-            self._closing.wait(self._limits.tick_seconds)
-        if self._full:
-            self.shed_disk += 1
-            return False
-        if self.waiting_bytes + size > self._limits.memory_bytes or self._closing.is_set() or size > MAX_PAYLOAD:
-            self.shed_memory += 1
-            return False
-        self._offered_bytes += size
-        self._queue.append((record_id, payload))
-        # The thread looks by itself every tick; waking it for each record costs two GIL hand-overs in the path.
-        if self._asleep:
-            self._wake.set()
-        return True
-
-    def close(self, timeout: float = 10.0) -> None:
-        """Write what is waiting, sync, and end the thread."""
-        self._closing.set()
-        self._wake.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout)
-
-    def append(self, records: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Write these in the caller's own thread, and sync: for who waits for the disk, instead of `start` and `offer`.
-        False if the quota forbids it; after an OSError some may have been written. One call at a time.
-        """
-        if not self._put(records):
-            return False
-        self._sync()
-        return True
-
-    def _run(self) -> None:
-        while not self._closing.is_set():
-            self._rest()
-            self._round(sync=False)
-        self._round(sync=True)
-        self.shed_disk += len(self._queue)
-        self._abandon()
-        if self._lock >= 0:
-            os.close(self._lock)
-
-    def _rest(self) -> None:
-        if self._queue or self._dirty:
-            self._closing.wait(self._limits.tick_seconds)
-            return
-        self._asleep = True
-        # A record that was offered before the flag was up would otherwise wait for the timeout.
-        if not self._queue:
-            self._wake.wait(_IDLE_SECONDS)
-        self._asleep = False
-        self._wake.clear()
-
-    def _round(self, *, sync: bool) -> None:
-        try:
-            if self._full:
-                self._look()
-            while self._queue:
-                self._write(self._take())
-            if self._dirty and (sync or time.monotonic() - self._synced >= self._limits.sync_seconds):
-                self._sync()
-        except OSError as error:
-            self.errors += 1
-            if self.healthy:
-                log.error("spool_broken", directory=str(self._directory), error=str(error))
-            self.healthy = False
-            self._closing.wait(self._limits.retry_seconds)
-            return
-        if not self.healthy:
-            log.info("spool_recovered", directory=str(self._directory), shed=self.shed)
-            self.healthy = True
-
-    def _sync(self) -> None:
-        try:
-            os.fdatasync(self._file)
-        except OSError:
-            # The kernel forgets what it could not write, and the next sync would say that all is well: what was not
-            # safe counts as lost, and the rest goes to another segment.
-            lost = self.written - self.safe
-            self.written -= lost
-            self.shed_disk += lost
-            self._abandon()
-            raise
-        self._synced, self._dirty, self.safe = time.monotonic(), False, self.written
-
-    def _take(self) -> list[tuple[bytes, bytes]]:
-        batch: list[tuple[bytes, bytes]] = []
-        size = 0
-        while self._queue and size < _WRITE_BYTES:
-            record = self._queue.popleft()
-            batch.append(record)
-            size += len(record[1]) + HEADER.size
-        return batch
-
-    def _write(self, batch: list[tuple[bytes, bytes]]) -> None:
-        try:
-            fits = self._put(batch)
-        except OSError:
-            self._queue.extendleft(reversed(batch))
-            raise
-        self._taken_bytes += sum(len(payload) + HEADER.size for _, payload in batch)
-        if not fits:
-            self.shed_disk += len(batch)
-
-    def _put(self, batch: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Append `batch`; False if the quota forbids it."""
-        size = sum(len(payload) + FRAME_BYTES for _, payload in batch)
-        if not self._room(size + HEAD_BYTES):
-            return False
-        head = b"" if self._size else segment_head(self._mark)
-        self._append(head + b"".join([frame(record_id, payload, self._mark) for record_id, payload in batch]))
-        self.written += len(batch)
-        return True
-
-    def _room(self, size: int) -> bool:
-        """Make sure of an open segment that can take `size` bytes; False if the quota forbids it."""
         # Somebody may have removed the directory under us: an unlinked file takes writes and keeps nothing.
         gone = self._file >= 0 and os.fstat(self._file).st_nlink == 0
-        if self._file < 0 or gone or self._size >= self._limits.segment_bytes:
+        if self._file < 0 or gone or self._size >= self._segment_bytes or self._aged():
             self._roll()
-        if self.disk_bytes + size > self._limits.disk_bytes:
+        size = sum(len(record.payload) + FRAME_BYTES for record in records)
+        if self.disk_bytes + size > self._quota:
             self._look()
-        self._full = self.disk_bytes + size > self._limits.disk_bytes
-        return not self._full
-
-    def _append(self, data: bytes) -> None:
+        self.full = self.disk_bytes + size > self._quota
+        if self.full:
+            return False
         try:
-            rest = memoryview(data)
+            rest = memoryview(b"".join([frame(record, self._mark) for record in records]))
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError:
@@ -255,45 +154,220 @@ class SpoolWriter:
             try:
                 os.ftruncate(self._file, self._size)
             except OSError:
-                self._abandon()
+                self._leave()
             raise
-        self._size += len(data)
-        self.disk_bytes += len(data)
-        self._dirty = True
+        self._size += size
+        self.disk_bytes += size
+        self.dirty = True
+        return True
+
+    def sync(self) -> None:
+        """Make safe from a power failure what was written.
+
+        Raises:
+            OSError: what was not safe counts as lost. The kernel forgets what it could not write, and the next sync
+                would say that all is well: what comes now goes to another segment.
+        """
+        if self.dirty:
+            try:
+                os.fdatasync(self._file)
+            except OSError:
+                self._leave()
+                raise
+            self.dirty = False
+
+    def tend(self) -> None:
+        """For the times when nothing comes: see whether there is room again, and end a segment that is old."""
+        if self.full:
+            self._look()
+            self.full = self.disk_bytes >= self._quota
+        if self._aged():
+            self._roll()
+
+    def close(self) -> None:
+        self._leave()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _aged(self) -> bool:
+        return self._size > 0 and time.monotonic() - self._began > _SEGMENT_SECONDS
 
     def _roll(self) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._lock < 0:
-            lock = os.open(self._directory / "writer.lock", os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                # A tap that is still draining may hold it; ours are kept in memory until it lets go.
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                os.close(lock)
-                raise
-            self._lock = lock
-        if self._file >= 0:
-            self._sync()
-            self._abandon()
+            # A tap that is still draining may hold it; ours are kept in memory until it lets go.
+            self._lock = lock(self.directory / "writer.lock")
+        self.sync()
+        self._leave()
         self._look()
-        numbers = [*segment_numbers(self._directory), read_cursor(self._directory).segment]
-        path = segment_path(self._directory, max(numbers) + 1)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        self._size, self._mark = 0, new_mark()
+        last = max([*segments(self.directory), read_cursor(self.directory).segment])
+        mark = os.urandom(_MARK)
+        path = self.directory / f"{int(last[:12] or -1) + 1:012d}-{mark.hex()}.seg"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._mark, self._size, self._began = mark, 0, time.monotonic()
 
-    def _abandon(self) -> None:
+    def _leave(self) -> None:
         if self._file >= 0:
             os.close(self._file)
-        self._file, self._dirty = -1, False
+        self._file, self._size, self.dirty = -1, 0, False
 
     def _look(self) -> None:
-        """Measure the spool, other taps' part of it too; while the quota is reached at most once a second."""
         now = time.monotonic()
-        if self._full and now - self._looked < _IDLE_SECONDS:
+        if self.full and now - self._looked < _LOOK_SECONDS:
             return
         self._looked = now
-        self.disk_bytes = spool_bytes(self._directory)
+        self.disk_bytes = spool_bytes(self.directory)
         with contextlib.suppress(OSError):  # of another owner: their own tap fails over it, not this one
-            others = (one for one in spools(self._directory.parent) if one != self._directory)
+            others = (one for one in spools(self.directory.parent) if one != self.directory)
             self.disk_bytes += sum(map(spool_bytes, others))
-        self._full = self._full and self.disk_bytes >= self._limits.disk_bytes
+
+
+class SpoolReader:
+    """Reads the spool from its cursor on. Blocking, but only on the local disk."""
+
+    def __init__(
+        self, directory: Path, *, keep_seconds: float = 300.0, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Published segments stay for `keep_seconds` of this reader's life, whatever the time of day does: a broker
+        that lost power may have acked what it had not written, and it can be published again from here (`rewind`).
+        """
+        self.directory, self._keep, self._monotonic = directory, keep_seconds, monotonic
+        self._published: dict[str, float] = {}
+        """Segments that are kept, and when they were found published (`monotonic`)."""
+        cursor = read_cursor(directory)
+        self._segment, self._offset, self.sequence = cursor.segment, cursor.offset, cursor.sequence
+        self._barren = ("", 0)
+        """A segment and its size, behind which nothing more was found."""
+        self.torn = 0
+        """Places where bytes were skipped."""
+
+    def ready(self) -> bool:
+        """Whether `read` may find something; costs two looks at the directory."""
+        size = self._size_of(self._segment)
+        return (size > self._offset and self._barren != (self._segment, size)) or bool(self._later())
+
+    def read(self, limit: int = 256, max_bytes: int = 8 << 20) -> list[Record]:
+        """The next records, at most `limit`, and no more once `max_bytes` are reached; empty if there are none yet. A
+        record that is damaged is skipped, up to the next that is whole.
+        """
+        found: list[Record] = []
+        size = 0
+        while True:
+            # Looked for first: a segment is finished as soon as there is a later one, not a moment sooner.
+            later, length = self._later(), self._size_of(self._segment)
+            for record in self._rest():
+                found.append(record)
+                size += len(record.payload)
+                if len(found) >= limit or size >= max_bytes:
+                    return found
+            if not later:
+                self._barren = (self._segment, length)
+                return found
+            if self._size_of(self._segment) > self._offset:
+                self.torn += 1
+            self._segment, self._offset = later[0], 0
+
+    def commit(self, sequence: int = 0) -> None:
+        """All that was read is published: remember it, and the stream's highest number by then."""
+        self.sequence = sequence
+        self._remember(self._segment, self._offset)
+
+    def rewind(self) -> int:
+        """Go back to the first record that is published and still there; returns the bytes that come again. If the disk
+        fails, nothing has changed.
+        """
+        cursor = read_cursor(self.directory)
+        back = [name for name in segments(self.directory) if name <= cursor.segment]
+        if cursor.offset == 0 and cursor.segment in back:
+            back.remove(cursor.segment)
+        if back:
+            self._remember(back[0], 0)
+            self._segment, self._offset, self._barren = back[0], 0, ("", 0)
+        return sum(map(self._size_of, back))
+
+    def sweep(self, keep_bytes: int, *, aged: bool = True) -> None:
+        """Delete published segments: those kept long enough, if `aged`, and the oldest above `keep_bytes`, as what is
+        kept takes room from what is not yet published.
+        """
+        now, cursor = self._monotonic(), read_cursor(self.directory)
+        sizes = {name: self._size_of(name) for name in segments(self.directory) if name < cursor.segment}
+        self._published = {name: self._published.get(name, now) for name in sizes}
+        total = sum(sizes.values())
+        for name, size in sizes.items():
+            if total > keep_bytes or (aged and now - self._published[name] > self._keep):
+                (self.directory / name).unlink(missing_ok=True)
+                total -= size
+
+    def lag_bytes(self) -> int:
+        return max(0, self._size_of(self._segment) - self._offset) + sum(map(self._size_of, self._later()))
+
+    def _remember(self, segment: str, offset: int) -> None:
+        cursor = msgspec.json.encode(Cursor(segment, offset, self.sequence))
+        write_whole(self.directory / "cursor", cursor, sync="none")
+
+    def _rest(self) -> Iterator[Record]:
+        """The whole records that follow in this segment."""
+        if not self._segment:
+            return
+        try:
+            file = os.open(self.directory / self._segment, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        mark = bytes.fromhex(self._segment[13:29])
+        try:
+            while True:
+                record = _record(file, self._offset, mark)
+                if record is None:
+                    following = _next(file, self._offset + 1, mark)
+                    if following < 0:
+                        return
+                    # It may have been written to its end between the two looks; what lies before a mark is all there.
+                    record = _record(file, self._offset, mark)
+                    if record is None:
+                        self.torn += 1
+                        self._offset = following
+                        continue
+                self._offset += FRAME_BYTES + len(record.payload)
+                yield record
+        finally:
+            os.close(file)
+
+    def _later(self) -> list[str]:
+        return [name for name in segments(self.directory) if name > self._segment]
+
+    def _size_of(self, segment: str) -> int:
+        return _size(self.directory / segment) if segment else 0
+
+
+def _record(file: int, offset: int, mark: bytes) -> Record | None:
+    """The record at `offset`; None if it is damaged, or not all of it is there yet."""
+    head = os.pread(file, FRAME_BYTES, offset)
+    if len(head) < FRAME_BYTES or not head.startswith(mark):
+        return None
+    length, checksum, record_id = _HEAD.unpack_from(head, _MARK)
+    # Zero is never written: a file system that lost power leaves runs of zeros.
+    if not 0 < length <= MAX_PAYLOAD:
+        return None
+    payload = os.pread(file, length, offset + FRAME_BYTES)
+    whole = len(payload) == length and zlib.crc32(payload, zlib.crc32(record_id)) == checksum
+    return Record(record_id, payload) if whole else None
+
+
+def _next(file: int, offset: int, mark: bytes) -> int:
+    """Where the next record begins at `offset` or later; -1 if none does."""
+    while data := os.pread(file, _SEARCH_BYTES, offset):
+        place = data.find(mark)
+        if place >= 0:
+            return offset + place
+        if len(data) < _SEARCH_BYTES:
+            break
+        offset += len(data) - _MARK + 1
+    return -1
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

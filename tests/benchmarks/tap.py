@@ -37,7 +37,7 @@ from typing import Any
 import msgspec
 
 from actors.messages import Exchange, decode
-from daemon.tap.spool_reader import SpoolReader
+from daemon.tap.spool import SpoolReader
 from tests.benchmarks import peers, report
 from tests.benchmarks.native import Load, Native, NativeError
 from tests.support.tap_process import TapProcess, tap_process

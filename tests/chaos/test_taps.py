@@ -17,8 +17,7 @@ import pytest
 from actors.messages import Exchange, decode
 from actors.messages.routes import Routes, write_routes
 from daemon.tap.place import told
-from daemon.tap.segments import spools
-from daemon.tap.spool_reader import SpoolReader
+from daemon.tap.spool import SpoolReader, spools
 from tests.support.engine import Asked, Engine, answer, running_engine
 from tests.support.patience import wait_until, within
 from tests.support.ports import free_ports

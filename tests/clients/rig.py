@@ -15,7 +15,7 @@ import httpx
 import msgspec
 
 from actors.messages import Exchange, decode
-from daemon.tap.spool_reader import SpoolReader
+from daemon.tap.spool import SpoolReader
 from tests.clients.catalogue import Client, Run, runs
 from tests.clients.engine.script import SCRIPTS
 from tests.clients.verdict import Verdict, judge

@@ -35,8 +35,7 @@ from daemon.tap.errors import Refused, UpstreamBroke
 from daemon.tap.feedback import read_feedback
 from daemon.tap.http import RequestParser
 from daemon.tap.reply import ReplyParser
-from daemon.tap.segments import frame, segment_head, segment_path
-from daemon.tap.spool_reader import SpoolReader
+from daemon.tap.spool import Record, SpoolReader, frame
 from daemon.tap.token_fields import Hidden, ResponseFilter, with_tokens
 
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
@@ -154,9 +153,9 @@ def otlp(data: bytes) -> None:
     """An export of traces, in both encodings, bare and compressed."""
     with contextlib.suppress(wire.Refused):
         wire.inflated(data, "gzip", 1 << 20)
-    for encoding in ("json", "protobuf"):
+    for media in (wire.JSON, wire.PROTOBUF):
         with contextlib.suppress(wire.Refused):
-            wire.decode(encoding, data)
+            wire.decode(media, data)
 
 
 def jsonl(data: bytes) -> None:
@@ -175,9 +174,9 @@ def spool(data: bytes) -> None:
     """A segment: two whole records around anything at all are both found, in order."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
         directory = Path(name)
-        first, last = frame(b"a" * 16, b"one", _MARK), frame(b"b" * 16, b"two", _MARK)
-        segment_path(directory, 0).write_bytes(segment_head(_MARK) + first + data + last)
-        segment_path(directory, 1).write_bytes(data)
+        first, last = frame(Record(b"a" * 16, b"one"), _MARK), frame(Record(b"b" * 16, b"two"), _MARK)
+        for number, written in enumerate((first + data + last, data)):
+            (directory / f"{number:012d}-{_MARK.hex()}.seg").write_bytes(written)
         reader, found = SpoolReader(directory), list[bytes]()
         while records := reader.read():
             found += [one.payload for one in records]
@@ -290,7 +289,7 @@ def seeds(target: str) -> list[bytes]:
             b"\n\x04\x12\x02\n\x00",
         ],
         "jsonl": [told, json.dumps({**json.loads(told), "outcome": 1}).encode(), to_line(exchange)],
-        "spool": [frame(b"c" * 16, encode(raw), _MARK), encode(raw)],
+        "spool": [frame(Record(b"c" * 16, encode(raw)), _MARK), encode(raw)],
         "message": [encode(exchange)],
         "manifest": [
             b'{"version":1,"parent":0,"files":[{"name":"a","size":1,"sha256":""}],"tensors":{"w":["F32",[1]]}}'

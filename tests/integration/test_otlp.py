@@ -9,13 +9,16 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
 import httpx
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
@@ -23,12 +26,10 @@ from actors.messages import Exchange, decode
 from actors.system.lifecycle import Lifecycle
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.figures import Figures
-from daemon.ingest.otlp_receiver import MAX_BODY_BYTES, MAX_REQUESTS, IntakeSettings, OtlpIntake, intake_figures
-from daemon.ingest.shipper import Shipper, ShipperMetrics
+from daemon.ingest.otlp_receiver import MAX_BODY_BYTES, MAX_REQUESTS, OtlpIntake, intake_figures
+from daemon.ingest.shipper import Shipper
 from daemon.tap.keys import KeyRing, add_key
-from daemon.tap.segments import OTLP
-from daemon.tap.spool import SpoolLimits, SpoolWriter
-from daemon.tap.spool_reader import SpoolReader
+from daemon.tap.spool import OTLP, SpoolReader, SpoolWriter
 from tests.support.otlp import as_json, calls_of, export, recorded
 from tests.support.patience import until, within
 from tests.support.ports import free_port
@@ -44,10 +45,10 @@ import sys
 from pathlib import Path
 import anyio
 from actors.system.lifecycle import Lifecycle
-from daemon.ingest.otlp_receiver import IntakeSettings, OtlpIntake
-from daemon.tap.spool import SpoolLimits, SpoolWriter
-spool = SpoolWriter(Path(sys.argv[1]), SpoolLimits())
-intake = OtlpIntake(IntakeSettings(port=int(sys.argv[2])), spool, redact=lambda call: call)
+from daemon.ingest.otlp_receiver import OtlpIntake
+from daemon.tap.spool import SpoolWriter
+spool = SpoolWriter(Path(sys.argv[1]))
+intake = OtlpIntake("127.0.0.1", int(sys.argv[2]), spool, redact=lambda call: call)
 async def main():
     await intake.run(Lifecycle("intake"))
 anyio.run(main)
@@ -63,19 +64,14 @@ class Rig(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def receiving(
-    spool: Path, *, keys: KeyRing | None = None, require_key=False, redact=REDACT, disk_bytes=1 << 30
-) -> AsyncIterator[Rig]:
-    ports: list[int] = []
-    writer = SpoolWriter(spool, SpoolLimits(disk_bytes=disk_bytes))
-    intake = OtlpIntake(
-        IntakeSettings(port=0), writer, redact=redact, keys=keys, require_key=require_key, listening=ports.append
-    )
+async def receiving(spool: Path, *, redact=REDACT, disk_bytes=1 << 30, **settings: Any) -> AsyncIterator[Rig]:
+    port = free_port()
+    intake = OtlpIntake("127.0.0.1", port, SpoolWriter(spool, disk_bytes), redact=redact, **settings)
     life = Lifecycle("intake")
     async with httpx.AsyncClient(timeout=within()) as client, anyio.create_task_group() as group:
         group.start_soon(intake.run, life)
-        await until(lambda: ports and listens(ports[0]), "it listens")
-        client.base_url = httpx.URL(f"http://127.0.0.1:{ports[0]}")
+        await until(lambda: listens(port), "it listens")
+        client.base_url = httpx.URL(f"http://127.0.0.1:{port}")
         yield Rig(intake, client)
         life.drain()
 
@@ -158,7 +154,7 @@ async def test_while_the_disk_takes_nothing_exporters_are_told_to_come_again_and
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
         spool.unlink()
         spool.mkdir()
-        full = spool / "000000000007.seg"
+        full = spool / f"{7:012d}-{0:016x}.seg"
         full.write_bytes(bytes(100_000))
         assert (await rig.post(data)).status_code == 503
         assert rig.intake.counts["kept"] == 0
@@ -183,7 +179,7 @@ async def test_a_daemon_that_is_killed_after_its_answer_has_lost_nothing_and_the
             answer = await client.post(f"http://127.0.0.1:{port}/v1/traces", content=recorded("span"), headers=PROTOBUF)
             receiver.signal(signal.SIGKILL)
     assert answer.status_code == 200
-    shipper = Shipper(tmp_path / "spool", bus, metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(1))
+    shipper = Shipper(tmp_path / "spool", bus, rng=random.Random(1))
     async with anyio.create_task_group() as group:
         group.start_soon(shipper.run, life)
         await until(lambda: len(bus.published) >= 3, "what was answered is published")
@@ -249,3 +245,15 @@ async def test_a_key_says_whose_calls_they_are(tmp_path: Path) -> None:
         assert kept(spool) == []
         assert (await rig.post(data, {**PROTOBUF, "x-evolved-key": ours})).status_code == 200
     assert {(call.tenant, call.caller) for call in kept(spool)} == {("acme", key.id)}
+
+
+async def test_without_a_key_the_resource_says_whose_calls_they_are_if_the_settings_name_the_attribute(
+    tmp_path: Path,
+) -> None:
+    sent = ExportTraceServiceRequest.FromString(recorded("span"))
+    for one in sent.resource_spans:
+        one.resource.attributes.add(key="service.namespace").value.string_value = "acme"
+    for place, attribute, tenant in (("a", "service.namespace", "acme"), ("b", "", "default"), ("c", "x", "default")):
+        async with receiving(tmp_path / place, tenant_attribute=attribute) as rig:
+            assert (await rig.post(sent.SerializeToString())).status_code == 200
+        assert {call.tenant for call in kept(tmp_path / place)} == {tenant}

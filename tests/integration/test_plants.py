@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import anyio
 import httpx
 import pytest
-from prometheus_client import CollectorRegistry
 
 from actors.messages import Exchange, Trajectory, decode, ids_array, steps_array
 from actors.store import Store
@@ -28,7 +27,7 @@ from actors.system.runner import drive
 from actors.system.supervisor import Supervisor
 from actors.trajectories.assembler import Assembler
 from actors.trajectories.stitching import Limits
-from daemon.ingest.shipper import Shipper, ShipperMetrics
+from daemon.ingest.shipper import Shipper
 from tests.support.byte_engine import (
     IN_ANSWER,
     IN_PROMPT,
@@ -146,10 +145,7 @@ async def passed_through(
         store = Store(f"sqlite:///{database}", clock=time.time)
         await store.open()
         supervisor = Supervisor(rng=random.Random(1), drain_seconds=10)
-        shipper = Shipper(
-            spool, bus,
-            metrics=ShipperMetrics(CollectorRegistry()), rng=random.Random(2),
-        )  # fmt: skip
+        shipper = Shipper(spool, bus, rng=random.Random(2))
         assembler = Assembler(
             store=store, clock=time.time, serving=lambda engine, started, ended: 0,
             engine=ByteTokenizer(), limits=Limits(missing_seconds=0.1),

@@ -20,7 +20,7 @@ from actors.store import Store
 from actors.system.broker import server_binary
 from daemon.cli.main import main
 from daemon.doctor.files import network_file_system
-from daemon.tap.spool import SpoolLimits, SpoolWriter
+from daemon.tap.spool import Record, SpoolWriter
 from tests.support import checkpoints, troubled
 from tests.support.certificates import self_signed
 from tests.support.engines import embedded_engine
@@ -210,10 +210,8 @@ def test_certificates_that_have_expired_or_will(ask, tmp_path: Path) -> None:
 
 
 def test_a_spool_that_nobody_reads(ask, tmp_path: Path) -> None:
-    writer = SpoolWriter(tmp_path / "0", SpoolLimits(tick_seconds=0.001))
-    writer.start()
-    writer.offer(bytes(16), encode(Feedback(id=new_id(), received=time.time() - 7200, response_id="r", outcome=1.0)))
-    writer.close()
+    said = Feedback(id=new_id(), received=time.time() - 7200, response_id="r", outcome=1.0)
+    SpoolWriter(tmp_path / "0").append([Record(bytes(16), encode(said))])
     told = ask("--only", "spool", tap__spool_dir=str(tmp_path))
     told.has("spool", "fault", "a call has waited for 120 min", "start the daemon")
 

@@ -7,6 +7,7 @@ another endpoint. `silent` captured no content.
 
 import base64
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from actors.messages import Exchange
-from adapters.intake.otlp.calls import SpanSettings, exchange_from, is_call
-from adapters.intake.otlp.wire import Export, decode
+from adapters.intake.otlp.calls import exchange_from, is_call
+from adapters.intake.otlp.wire import PROTOBUF, Span, decode
 
 DIRECTORY = Path(__file__).parent.parent / "data" / "otlp"
 
@@ -25,9 +26,9 @@ def recorded(mode: str) -> bytes:
     return (DIRECTORY / f"{mode}-traces-1.bin").read_bytes()
 
 
-def export(mode: str) -> Export:
+def export(mode: str) -> list[Span]:
     """The same, decoded."""
-    return decode("protobuf", recorded(mode))
+    return decode(PROTOBUF, recorded(mode))[0]
 
 
 def as_json(data: bytes) -> bytes:
@@ -35,9 +36,9 @@ def as_json(data: bytes) -> bytes:
     return json.dumps(_hexadecimal(MessageToDict(ExportTraceServiceRequest.FromString(data)))).encode()
 
 
-def calls_of(found: Export, settings: SpanSettings | None = None) -> list[Exchange]:
+def calls_of(spans: Sequence[Span], *, trace_is_run: bool = True) -> list[Exchange]:
     """What becomes of an export; by start."""
-    made = [exchange_from(span, settings or SpanSettings()) for span in found.spans if is_call(span)]
+    made = [exchange_from(span, tenant="default", trace_is_run=trace_is_run) for span in spans if is_call(span)]
     return sorted((call for call in made if call is not None), key=lambda call: call.started)
 
 

@@ -11,7 +11,7 @@ import httpx
 from actors.messages import Exchange, Feedback, decode
 from daemon.tap.server import Bound, Tap
 from daemon.tap.settings import TapSettings, UpstreamSettings
-from daemon.tap.spool_reader import SpoolReader
+from daemon.tap.spool import SpoolReader
 from tests.support.engine import Asked, Engine
 from tests.support.patience import until, within
 
@@ -88,6 +88,7 @@ async def running_tap(
         bound = await group.start(lambda *, task_status: tap.run(stop, task_status))
         yield Rig(tap, bound, tap.place.directory, "https" if told.tls_cert else "http", stop)
         stop.set()
+    assert tap._proxy.copies.taken == 0, "what was copied of answers is let go"
 
 
 @contextlib.asynccontextmanager

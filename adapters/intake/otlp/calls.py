@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from actors.messages import Exchange, Hints, derived_id
 from adapters.intake.otlp import genai, openinference
 from adapters.intake.otlp.said import Said, decoded, model_of, text
@@ -14,18 +12,8 @@ from adapters.intake.sampling import read_sampling
 NO_TOKENS = "no token ids in spans"
 _STATUS = ("http.response.status_code", "error.type")
 _FAILED = 500
+_RUNS = ("gen_ai.conversation.id", "session.id")
 _NO = (None, False, "", "0", "false")
-
-
-class SpanSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How spans become calls."""
-
-    tenant_attribute: str = ""
-    """Resource attribute whose value names the tenant, say "service.namespace", unless a key does; its senders are
-    believed. Without either the calls are the tenant default's."""
-    trace_is_trajectory: bool = True
-    """Calls without gen_ai.conversation.id or session.id belong together if they share a trace. Off, they are linked by
-    what they say: right where one trace holds many tasks, say those of a nightly job."""
 
 
 def is_call(span: Span) -> bool:
@@ -38,18 +26,19 @@ def opted_out(span: Span) -> bool:
     return span.attributes.get("evolved.opt_out") not in _NO
 
 
-def exchange_from(span: Span, settings: SpanSettings, *, tenant: str = "", caller: str = "") -> Exchange | None:
+def exchange_from(span: Span, *, tenant: str, caller: str = "", trace_is_run: bool = True) -> Exchange | None:
     """The call; None if what was said in it was not captured, or if it wants to be kept nowhere.
 
-    A call that failed comes with its status, or 500; one whose answer nobody captured is not complete. `tenant` and
-    `caller` are those of the key that it came with; without a tenant the settings say whose it is.
+    A call that failed comes with its status, or 500; one whose answer nobody captured is not complete. With
+    `trace_is_run` calls without gen_ai.conversation.id or session.id belong together if they share a trace; without,
+    they are linked by what they say: right where one trace holds many tasks, say those of a nightly job.
     """
     attributes = span.attributes
     said = _said(attributes)
     if said is None or opted_out(span):
         return None
-    tenant = tenant or _tenant(span, settings)
     trace, name = (part.hex() for part in span.key)
+    named = (text(attributes.get(name)) for name in _RUNS)
     request, response = _object(said.request), _object(said.response)
     return Exchange(
         id=derived_id("otlp", tenant, trace, name),
@@ -67,7 +56,7 @@ def exchange_from(span: Span, settings: SpanSettings, *, tenant: str = "", calle
         why_no_tokens=NO_TOKENS,
         sampling=read_sampling(request.get),
         hints=Hints(
-            trajectory_id=_trajectory(attributes, trace, settings),
+            trajectory_id=next(filter(None, named), trace if trace_is_run else ""),
             previous_response_id=text(request.get("previous_response_id")),
             custom_id=text(attributes.get("evolved.id")),
         ),
@@ -83,11 +72,6 @@ def _said(attributes: Mapping[str, Any]) -> Said | None:
     return genai.read_attributes(attributes)
 
 
-def _tenant(span: Span, settings: SpanSettings) -> str:
-    named = span.resource.get(settings.tenant_attribute) if settings.tenant_attribute else None
-    return named if isinstance(named, str) and named else "default"
-
-
 def _status(attributes: Mapping[str, Any]) -> int:
     for name in _STATUS:
         found = attributes.get(name)
@@ -95,13 +79,6 @@ def _status(attributes: Mapping[str, Any]) -> int:
         if 400 <= number < 600:
             return number
     return _FAILED
-
-
-def _trajectory(attributes: Mapping[str, Any], trace: str, settings: SpanSettings) -> str:
-    for name in ("gen_ai.conversation.id", "session.id"):
-        if found := text(attributes.get(name)):
-            return found
-    return trace if settings.trace_is_trajectory else ""
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.intake.otlp.said import CHAT, Said, as_text, chat, decoded, dicts, text, tool_definitions
+from adapters.intake.otlp.said import CHAT, Said, as_text, chat, decoded, dicts, text, tool_calls, tool_definitions
 
 _NUMBER = re.compile(r"[0-9]{1,6}")
 _INPUT, _OUTPUT, _TOOLS = "llm.input_messages", "llm.output_messages", "llm.tools"
@@ -72,19 +72,8 @@ def _message(entry: Mapping[str, Any]) -> dict[str, Any]:
     parts = [_inner(part, "message_content") for part in _in_order(flat.get("contents"))]
     if message["content"] is None and parts:
         message["content"] = [{"type": "text", "text": text(part.get("text"))} for part in parts if "text" in part]
-    calls = [_inner(call, "tool_call") for call in _in_order(flat.get("tool_calls"))]
-    if calls:
-        message["tool_calls"] = [
-            {
-                "id": text(call.get("id")),
-                "type": "function",
-                "function": {
-                    "name": text(_inner(call, "function").get("name")),
-                    "arguments": as_text(_inner(call, "function").get("arguments")),
-                },
-            }
-            for call in calls
-        ]
+    if calls := tool_calls([_inner(call, "tool_call") for call in _in_order(flat.get("tool_calls"))]):
+        message["tool_calls"] = calls
     if call_id := text(flat.get("tool_call_id")):
         message["tool_call_id"] = call_id
     return message

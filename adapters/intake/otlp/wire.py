@@ -6,8 +6,8 @@ the whole request was not.
 
 import base64
 import zlib
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 from google.protobuf import json_format
@@ -21,15 +21,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from actors.ports.errors import AdapterError
 
-Encoding = Literal["protobuf", "json"]
-
-_TYPES: dict[str, Encoding] = {"application/x-protobuf": "protobuf", "application/json": "json"}
-MEDIA: dict[Encoding, str] = {encoding: media for media, encoding in _TYPES.items()}
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
 _MAX_MESSAGE = 1000
 """Bytes of a refusal's text."""
-_INVALID_ARGUMENT = 3
-_GRPC = {401: 16, 429: 8, 503: 14}
-"""gRPC's codes of the refusals that are no invalid argument."""
 _ERROR = 2
 """Status code of a span that failed."""
 _NANO = 1e-9
@@ -59,20 +53,12 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
-class Export(msgspec.Struct, frozen=True, kw_only=True):
-    """One request of an exporter."""
-
-    spans: tuple[Span, ...] = ()
-    refused: int = 0
-    """Spans with ids that are none."""
-
-
-def encoding_of(content_type: str) -> Encoding:
-    """The encoding of a body by its content type; `Refused` if it is neither of the two."""
+def media_type(content_type: str) -> str:
+    """`PROTOBUF` or `JSON`; `Refused` if it is neither."""
     media = content_type.partition(";")[0].strip().lower()
-    if media not in _TYPES:
-        raise Refused(415, f"content type {media or 'missing'!r}: send {' or '.join(_TYPES)}")
-    return _TYPES[media]
+    if media not in (PROTOBUF, JSON):
+        raise Refused(415, f"content type {media or 'missing'!r}: send {PROTOBUF} or {JSON}")
+    return media
 
 
 def inflated(data: bytes, content_encoding: str, limit: int) -> bytes:
@@ -98,22 +84,22 @@ def too_large(limit: int) -> Refused:
     return Refused(413, f"more than {limit} bytes: have the exporter send smaller batches")
 
 
-def decode(encoding: Encoding, data: bytes) -> Export:
-    """The spans in `data`; those with ids that are none are counted. Unknown fields are skipped. `Refused` if it is no
+def decode(media: str, data: bytes) -> tuple[list[Span], int]:
+    """The spans in `data`, and how many have ids that are none. Unknown fields are skipped. `Refused` if it is no
     export, or nested deeper than protobuf allows."""
     try:
-        if encoding == "json":
+        if media == JSON:
             request = json_format.Parse(data, ExportTraceServiceRequest(), ignore_unknown_fields=True)
         else:
             request = ExportTraceServiceRequest.FromString(data)
-        return _export(request, hexadecimal=encoding == "json")
+        found = list(_spans(request, hexadecimal=media == JSON))
     except (DecodeError, json_format.Error, RecursionError, ValueError) as error:
         raise Refused(400, f"no traces export: {error}") from error
+    spans = [span for span in found if span is not None]
+    return spans, len(found) - len(spans)
 
 
-def _export(request: ExportTraceServiceRequest, *, hexadecimal: bool) -> Export:
-    spans: list[Span] = []
-    refused = 0
+def _spans(request: ExportTraceServiceRequest, *, hexadecimal: bool) -> Iterator[Span | None]:
     for one in request.resource_spans:
         resource = _values(one.resource.attributes)
         for span in (span for scope in one.scope_spans for span in scope.spans):
@@ -121,19 +107,16 @@ def _export(request: ExportTraceServiceRequest, *, hexadecimal: bool) -> Export:
             if hexadecimal:
                 trace, name = _of_hex(trace), _of_hex(name)
             if len(trace) != 16 or len(name) != 8 or not any(trace) or not any(name):
-                refused += 1
+                yield None
                 continue
-            spans.append(
-                Span(
-                    key=(trace, name),
-                    started=span.start_time_unix_nano * _NANO,
-                    ended=span.end_time_unix_nano * _NANO,
-                    attributes=_values(span.attributes),
-                    resource=resource,
-                    failed=span.status.code == _ERROR,
-                )
+            yield Span(
+                key=(trace, name),
+                started=span.start_time_unix_nano * _NANO,
+                ended=span.end_time_unix_nano * _NANO,
+                attributes=_values(span.attributes),
+                resource=resource,
+                failed=span.status.code == _ERROR,
             )
-    return Export(spans=tuple(spans), refused=refused)
 
 
 def _of_hex(read: bytes) -> bytes:
@@ -159,19 +142,19 @@ def _value(value: AnyValue) -> Any:
     return getattr(value, kind)
 
 
-def answer(encoding: Encoding, refused: int = 0, message: str = "") -> bytes:
+def answer(media: str, refused: int = 0) -> bytes:
     """The body of a 200: empty, or how many spans were not taken and why."""
     told = ExportTraceServiceResponse()
     if refused:
-        told.partial_success.rejected_spans, told.partial_success.error_message = refused, message
-    return json_format.MessageToJson(told, indent=None).encode() if encoding == "json" else told.SerializeToString()
+        told.partial_success.rejected_spans = refused
+        told.partial_success.error_message = "spans without a trace id and a span id cannot be told apart"
+    return json_format.MessageToJson(told, indent=None).encode() if media == JSON else told.SerializeToString()
 
 
-def complaint(encoding: Encoding, status: int, message: str) -> bytes:
-    """The body of an answer with `status`: a `google.rpc.Status`."""
-    code = _GRPC.get(status, _INVALID_ARGUMENT)
-    if encoding == "json":
-        return msgspec.json.encode({"code": code, "message": message})
+def complaint(media: str, message: str) -> bytes:
+    """The body of a refusal: a `google.rpc.Status`, whose code OTLP/HTTP leaves out."""
+    if media == JSON:
+        return msgspec.json.encode({"message": message})
     text = message.encode()[:_MAX_MESSAGE].decode("utf-8", "ignore")
-    # Field for field what `google.rpc.Status` is on the wire, which OpenTelemetry's package does not bring.
-    return ExportTracePartialSuccess(rejected_spans=code, error_message=text).SerializeToString()
+    # Its message has the number that the one of `Status` has, which OpenTelemetry's package does not bring.
+    return ExportTracePartialSuccess(error_message=text).SerializeToString()

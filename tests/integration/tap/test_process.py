@@ -17,7 +17,7 @@ import pytest
 from actors.messages import Exchange
 from daemon.tap.errors import InvalidTapSettings, PortTaken
 from daemon.tap.sockets import bind, inherited, port_of
-from daemon.tap.spool_reader import SpoolReader
+from daemon.tap.spool import SpoolReader
 from tests.support.engine import STREAM_HEAD, Asked, Engine, chunk, stream_pieces
 from tests.support.patience import until, wait_until, within
 from tests.support.ports import free_port

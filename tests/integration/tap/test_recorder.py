@@ -4,7 +4,7 @@ import gzip
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import anyio.lowlevel
 import httpx
 import pytest
 
+from actors.messages import Exchange, Feedback
 from actors.messages.raw import RawExchange
 from tests.support import patience
 from tests.support.engine import Engine
@@ -130,20 +131,94 @@ async def test_a_record_that_takes_too_long_to_search_is_kept_without_its_bodies
         assert (rig.tap.spool.shed, rig.tap.spool.restarts) == (0, 0)
 
 
+async def killing(rig: Rig, enough: Callable[[], object]) -> None:
+    """Kill whoever has been handed something and has not come to read it yet."""
+    spool = rig.tap.spool
+    while not enough():
+        if spool._sent and spool._child is not None:
+            spool._child.kill()
+        await anyio.sleep(0.005)
+
+
 @pytest.mark.promise
-async def test_a_record_that_no_scribe_survives_is_given_up_and_the_others_are_kept(
+async def test_of_a_call_that_two_recorders_ended_over_the_head_is_kept_and_the_others_are_whole(
     tmp_path: Path, engine: Engine
 ) -> None:
     async with stopped(tmp_path, engine) as (rig, http):
         spool = rig.tap.spool
+        await ask(http)
+        await killing(rig, lambda: spool.restarts == 2)
+        await ask(http)
+        told = [record for record in await rig.records_until(2) if isinstance(record, Exchange)]
+        whole = [(bool(call.request), call.complete, call.error, call.finds.get("unreadable", 0)) for call in told]
+        assert sorted(whole) == [(False, False, "recorders ended over it", 1), (True, True, "", 0)]
+        await until(lambda: spool.waiting == 0, "it is settled")
+        assert (spool.shed, spool.unreadable) == (0, {"chat": 1})
+
+
+@pytest.mark.promise
+async def test_a_report_that_two_recorders_ended_over_is_kept_without_its_words_and_nobody_is_told_that_it_was_taken(
+    tmp_path: Path, engine: Engine
+) -> None:
+    async with stopped(tmp_path, engine) as (rig, http):
         async with reported(http) as answers:
-            while not answers:
-                if spool._sent and spool._child is not None:
-                    spool._child.kill()  # it has not come to read it yet
-                await anyio.sleep(0.005)
-        assert (answers, spool.shed_poison) == ([503], 1), "nobody is told that it was taken"
+            await killing(rig, lambda: answers)
+        (record,) = await rig.records_until(1)
+        assert isinstance(record, Feedback)
+        assert (answers, record.outcome, record.text) == ([503], 1.0, "[REDACTED:unreadable]")
+
+
+@pytest.mark.promise
+async def test_a_call_whose_head_no_recorder_survives_is_counted_as_lost(tmp_path: Path, engine: Engine) -> None:
+    async with stopped(tmp_path, engine) as (rig, http):
+        await ask(http)
+        await killing(rig, lambda: rig.tap.spool.shed_poison)
+        assert (rig.tap.spool.shed_poison, rig.tap.spool.waiting_bytes) == (1, 0)
         await ask(http)
         await rig.records_until(1)
+
+
+TAKES_NOTHING = """
+import os, pathlib, time
+gate, write = pathlib.Path({gate!r}), os.write
+def stuck(file, data):
+    while gate.exists() and gate.read_text() == "hangs":
+        time.sleep(0.01)
+    if gate.exists():
+        raise OSError(28, "No space left on device")
+    return write(file, data)
+os.write = stuck
+"""
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("how", ["hangs", "is full"])
+async def test_a_disk_that_takes_nothing_for_long_costs_no_record_and_no_recorder(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    gate = tmp_path / "gate"
+    (tmp_path / "sitecustomize.py").write_text(TAKES_NOTHING.format(gate=str(gate)))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    silence = 2 * patience.SLOW
+    monkeypatch.setattr("daemon.tap.recorder.SILENCE_SECONDS", silence)
+    monkeypatch.setattr("daemon.tap.proxy._FEEDBACK_SECONDS", 0.5)
+    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
+        spool, asked, end = rig.tap.spool, 0, anyio.current_time() + 2.5 * silence
+        await ask(http)
+        await rig.records()
+        gate.write_text(how)
+        while anyio.current_time() < end:
+            await ask(http, 5)
+            asked += 5
+            await anyio.sleep(0.05)
+        async with reported(http) as answers:
+            await until(lambda: answers, "somebody is told to come again")
+        assert answers == [503]
+        assert spool.waiting >= asked
+        gate.unlink()
+        kept = await rig.records_until(asked)
+        assert len({record.id for record in kept if isinstance(record, Exchange)}) == asked
+        assert (spool.restarts, spool.shed) == (0, 0)
 
 
 @pytest.mark.promise

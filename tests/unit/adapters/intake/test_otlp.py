@@ -11,8 +11,7 @@ import pytest
 from actors.messages import Exchange
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.otlp import wire
-from adapters.intake.otlp.calls import SpanSettings, exchange_from
-from adapters.intake.otlp.wire import Export, Refused, Span, decode
+from adapters.intake.otlp.wire import JSON, PROTOBUF, Refused, Span, decode
 from tests.support.otlp import as_json, calls_of, export, recorded
 
 KEY = (b"t" * 16, b"s" * 8)
@@ -24,10 +23,10 @@ def messages(call: Exchange) -> list[dict]:
     return json.loads(call.request)["messages"]
 
 
-def span(attributes: dict[str, Any] | None = None, *, chat: bool = True, **fields: Any) -> Export:
+def span(attributes: dict[str, Any] | None = None, *, chat: bool = True, **fields: Any) -> list[Span]:
     """A chat that said something, and `attributes`."""
     told = {**(CHAT | SAID if chat else {}), **(attributes or {})}
-    return Export(spans=(Span(**{"key": KEY, "started": 100.0, "ended": 101.5, "attributes": told} | fields),))
+    return [Span(**{"key": KEY, "started": 100.0, "ended": 101.5, "attributes": told} | fields)]
 
 
 @pytest.mark.parametrize("mode", ["span", "openinference"])
@@ -49,14 +48,14 @@ def test_a_recorded_run_is_three_calls_that_follow_each_other(mode: str) -> None
     assert call.complete
     assert len({call.hints.trajectory_id for call in calls}) == 1, "the trace's"
     assert len({call.id for call in calls}) == 3
-    apart = calls_of(export(mode), SpanSettings(trace_is_trajectory=False))
+    apart = calls_of(export(mode), trace_is_run=False)
     assert {call.hints.trajectory_id for call in apart} == {""}
 
 
 def test_openinference_is_read_from_attributes_where_bodies_are_cut() -> None:
     whole = export("openinference")
-    cut = [msgspec.structs.replace(one, attributes={**one.attributes, "input.value": '{"mo'}) for one in whole.spans]
-    for traces in (whole, Export(spans=tuple(cut))):
+    cut = [msgspec.structs.replace(one, attributes={**one.attributes, "input.value": '{"mo'}) for one in whole]
+    for traces in (whole, cut):
         first, second, _, other = calls_of(traces)
         assert [tool["function"]["name"] for tool in json.loads(first.request)["tools"]] == ["add"]
         assert json.loads(first.request)["temperature"] == 0.5
@@ -146,15 +145,6 @@ def test_the_conversation_names_the_trajectory_before_session_and_trace() -> Non
         assert (call.hints.trajectory_id, call.hints.custom_id) == (wanted, "mine")
 
 
-def test_whose_it_is_the_key_says_before_the_resource_and_the_settings() -> None:
-    settings = SpanSettings(tenant_attribute="service.namespace")
-    one = span(resource={"service.namespace": "acme"}).spans[0]
-    found = [exchange_from(one, settings), exchange_from(one, SpanSettings()), exchange_from(one, settings, tenant="k")]
-    calls = [call for call in found if call is not None]
-    assert [call.tenant for call in calls] == ["acme", "default", "k"]
-    assert len({call.id for call in calls}) == 3
-
-
 def test_attributes_of_another_form_are_no_content_and_no_crash() -> None:
     for junk in (
         '{"role": "user"}', "[[]]", "[1]", '[{"role": 1, "parts": 2}]', '[{"parts": [{"type": []}]}]', "nonsense", 7,
@@ -171,15 +161,15 @@ def test_attributes_of_another_form_are_no_content_and_no_crash() -> None:
 
 def test_json_and_protobuf_say_the_same() -> None:
     for mode in ("span", "silent", "openinference"):
-        assert decode("json", as_json(recorded(mode))) == decode("protobuf", recorded(mode))
+        assert decode(JSON, as_json(recorded(mode))) == decode(PROTOBUF, recorded(mode))
 
 
 def test_records_with_ids_that_are_none_are_refused_and_the_others_taken() -> None:
     good = {"traceId": "ab" * 16, "spanId": "cd" * 8, "startTimeUnixNano": "1500000000", "newField": {"x": 1}}
     spans = [good, {**good, "traceId": ""}, {**good, "spanId": "zz"}, {**good, "traceId": "00" * 16}]
     body = {"resourceSpans": [{"resource": None, "scopeSpans": [{"spans": spans}]}]}
-    found = decode("json", json.dumps(body).encode())
-    assert ([one.started for one in found.spans], found.refused) == ([1.5], 3)
+    found, refused = decode(JSON, json.dumps(body).encode())
+    assert ([one.started for one in found], refused) == ([1.5], 3)
 
 
 def test_a_body_that_is_no_export_is_refused() -> None:
@@ -188,16 +178,16 @@ def test_a_body_that_is_no_export_is_refused() -> None:
         deep = {"arrayValue": {"values": [deep]}}
     nested = {"traceId": "ab" * 16, "spanId": "cd" * 8, "attributes": [{"key": "x", "value": deep}]}
     body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [nested]}]}]}).encode()
-    for encoding in ("json", "protobuf"):
+    for media in (JSON, PROTOBUF):
         for data in (b"\xff\xff", b"[" * 9000, b'{"resourceSpans": 3}', b"\x0a\x05x", body):
             with pytest.raises(Refused, match="no traces export"):
-                decode(encoding, data)
+                decode(media, data)
     with pytest.raises(Refused, match="cut off"):
         wire.inflated(gzip.compress(b"x" * 100)[:-5], "gzip", 100)
 
 
 def test_a_refusal_is_told_as_the_protocol_has_it() -> None:
-    # As protobuf writes a google.rpc.Status: field 1, the code, then field 2, the message with its length.
-    assert wire.complaint("protobuf", 503, "later, é") == b"\x08\x0e\x12\x09later, \xc3\xa9"
-    assert wire.complaint("protobuf", 503, "x" * 3000) == b"\x08\x0e\x12\xe8\x07" + b"x" * 1000
-    assert json.loads(wire.complaint("json", 413, "bad")) == {"code": 3, "message": "bad"}
+    # As protobuf writes a google.rpc.Status: field 2, the message with its length.
+    assert wire.complaint(PROTOBUF, "later, é") == b"\x12\x09later, \xc3\xa9"
+    assert wire.complaint(PROTOBUF, "x" * 3000) == b"\x12\xe8\x07" + b"x" * 1000
+    assert json.loads(wire.complaint(JSON, "bad")) == {"message": "bad"}

@@ -11,28 +11,24 @@ from unittest.mock import Mock
 
 import anyio
 import anyio.lowlevel
-import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from actors.messages import Exchange, Feedback, decode, encode
 from actors.system.errors import BusMisconfigured
 from actors.system.lifecycle import Lifecycle
-from daemon.ingest.shipper import Pace, Shipper, ShipperMetrics
-from daemon.tap.segments import read_cursor
-from daemon.tap.spool import SpoolLimits, SpoolWriter
-from daemon.tap.spool_reader import SpoolReader
+from daemon.ingest.shipper import Shipper, shipper_figures
+from daemon.tap.spool import Record, SpoolReader, SpoolWriter, read_cursor, segments
 from tests.support.patience import until, within
 from tests.support.stub_bus import StubBus
 
 pytestmark = pytest.mark.anyio
-QUICK = Pace(poll_seconds=0.002)
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.system.patience.FIRST_WAIT", 0.002)
+    monkeypatch.setattr("daemon.ingest.shipper._POLL_SECONDS", 0.002)
     monkeypatch.setattr("daemon.ingest.shipper._LIST_SECONDS", 0.01)
     monkeypatch.setattr("daemon.ingest.shipper._AGAIN_SECONDS", 0.05)
 
@@ -51,23 +47,17 @@ def call(number: int) -> bytes:
 
 
 def spool(directory: Path, *payloads: bytes, first: int = 0) -> None:
-    writer = SpoolWriter(directory, SpoolLimits(tick_seconds=0.001))
-    writer.start()
-    for number, payload in enumerate(payloads, first):
-        assert writer.offer(bytes.fromhex(key(number)), payload)
+    writer = SpoolWriter(directory)
+    assert writer.append([Record(bytes.fromhex(key(number)), one) for number, one in enumerate(payloads, first)])
     writer.close()
 
 
 class Rig:
     """A shipper on a stub bus."""
 
-    def __init__(self, base: Path, pace: Pace = QUICK) -> None:
-        self.bus, self.registry = StubBus(), CollectorRegistry()
-        self.life = Lifecycle("shipper")
-        self.shipper = Shipper(
-            base, self.bus, pace=pace, metrics=ShipperMetrics(self.registry),
-            rng=random.Random(1),
-        )  # fmt: skip
+    def __init__(self, base: Path) -> None:
+        self.bus, self.life = StubBus(), Lifecycle("shipper")
+        self.shipper = Shipper(base, self.bus, rng=random.Random(1))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -80,8 +70,9 @@ class Rig:
         await until(lambda: len(self.bus.published) >= number, f"{number} messages are published", every=0.002)
         return self.bus.published
 
-    def figure(self, name: str, **labels: str) -> float:
-        return self.registry.get_sample_value(name, labels) or 0.0
+    def figure(self, name: str) -> float:
+        samples = [sample for metric in shipper_figures(self.shipper) for sample in metric.samples]
+        return next(sample.value for sample in samples if sample.name == name)
 
 
 async def test_records_become_messages_under_their_own_ids_also_those_that_come_later(tmp_path: Path) -> None:
@@ -109,7 +100,7 @@ async def test_the_cursor_moves_only_over_what_the_bus_has(tmp_path: Path, ends:
         async with rig.running():
             await until(lambda: rig.figure("evolved_shipper_waits_total"), "it waits", every=0.002)
             assert rig.life.status == "waiting"
-            assert read_cursor(tmp_path / "0").segment == -1
+            assert read_cursor(tmp_path / "0").segment == ""
             rig.bus.down = ends
             if not ends:
                 await rig.published(2)
@@ -128,10 +119,11 @@ async def test_what_is_no_message_goes_to_who_reads_the_calls_and_does_not_stop_
     assert decode(exchange.data).id == key(1)
 
 
-async def test_the_replay_is_capped(tmp_path: Path) -> None:
+async def test_the_replay_is_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.ingest.shipper.BATCH", 10)
+    monkeypatch.setattr("daemon.ingest.shipper.RECORDS_PER_SECOND", 200.0)
     spool(tmp_path / "0", *(call(number) for number in range(40)))
-    slow = msgspec.structs.replace(QUICK, batch=10, records_per_second=200.0)
-    rig = Rig(tmp_path, pace=slow)
+    rig = Rig(tmp_path)
     began = anyio.current_time()
     async with rig.running():
         await rig.published(40)
@@ -202,6 +194,21 @@ async def test_a_loss_while_the_shipper_was_down_is_found_at_its_first_record(tm
     async with second.running():
         published = await second.published(3)
     assert [item.id[-1] for item in published] == ["2", "0", "1"]
+
+
+async def test_a_segment_that_ended_while_nothing_came_goes_once_it_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.ingest.shipper._SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr("daemon.ingest.shipper._KEEP_SECONDS", 0.0)
+    writer, rig = SpoolWriter(tmp_path / "0"), Rig(tmp_path)
+    assert writer.append([Record(bytes.fromhex(key(0)), call(0))])
+    (first,) = segments(tmp_path / "0")
+    async with rig.running():
+        await rig.published(1)
+        monkeypatch.setattr("daemon.tap.spool._SEGMENT_SECONDS", 0.0)
+        writer.tend()
+        await until(lambda: first not in segments(tmp_path / "0"), "what was published is deleted", every=0.002)
 
 
 async def test_a_bus_without_the_streams_is_not_waited_for(tmp_path: Path) -> None:

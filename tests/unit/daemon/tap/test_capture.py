@@ -8,6 +8,7 @@ import pytest
 from actors.messages import encode
 from actors.messages.raw import RawExchange
 from daemon.tap.admission import Visitor
+from daemon.tap.body_budget import BodyBudget
 from daemon.tap.capture import RecordIds, mirrored, record
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.paths import COMPLETIONS, MESSAGES, RESPONSES, is_call
@@ -34,6 +35,20 @@ def made(asked: Request, response: bytes = b"", limit: int = 1000) -> RawExchang
         RecordIds().next(), asked, Visitor("acme"), reply, engine="serving", asked=True, status=reply.head.status,
         finished=3.0, problem="",
     )  # fmt: skip
+
+
+@pytest.mark.promise
+def test_copies_of_answers_under_way_share_one_budget_and_give_it_back() -> None:
+    copies, answers = BodyBudget(100), [ReplyParser() for _ in range(3)]
+    for one in answers:
+        one.begin(head_only=False, max_capture_bytes=1000, copies=copies)
+        one.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 120\r\n\r\n" + 40 * b"x")
+    assert ([one.overflow for one in answers], copies.taken) == ([False, False, True], 80)
+    answers[0].drop_copy()
+    answers[2].feed(40 * b"x")
+    assert (answers[2].overflow, answers[2].body, copies.taken) == (True, [], 40), "a copy with a hole is none"
+    answers[1].feed(80 * b"x")
+    assert (answers[1].overflow, answers[1].done, copies.taken) == (True, True, 0)
 
 
 MESSAGE_FIELDS, TOKENS = ("enable_response_messages",), ("evolved_tokens",)

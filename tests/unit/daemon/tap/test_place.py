@@ -25,12 +25,14 @@ def test_taps_take_the_first_free_number_and_one_that_has_ended_leaves_its_own(t
 def test_where_nothing_can_be_written_a_tap_serves_and_takes_its_number_once_it_can(tmp_path: Path) -> None:
     spools = tmp_path / "spool"
     spools.write_text("a file where the directory should be")
-    one = Place(spools)
+    one, other = Place(spools), Place(spools)
+    assert (one.number, other.number) == (0, 1)
     one.tell(Told(number=0, pid=7, ports=(8080,), admin="127.0.0.1:8081"))
     spools.unlink()
     one.hold()
     assert [each.pid for each in told(spools)] == [7]
-    assert Place(spools).number == 1
+    other.hold()
+    assert Place(spools).number == 2
 
 
 def test_an_admin_port_is_counted_over_ports_that_mean_something_else() -> None:

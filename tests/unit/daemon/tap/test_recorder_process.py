@@ -1,0 +1,59 @@
+"""What is kept of a record that cannot be read: all but its words, also where no words are kept at all."""
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from actors.messages import Exchange, Feedback, decode, encode
+from actors.messages.raw import RawExchange
+from adapters.redaction import RedactionSettings, Redactor
+from daemon.tap import recorder_process
+from daemon.tap.recorder_process import RecorderProcess
+
+PLANT = "sesame-4711"
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_nothing_of_the_words_is_kept_of_what_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, strict: bool, streamed: bool
+) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(bytes(32))
+    read = recorder_process.exchange_from_raw
+
+    def fails(raw: RawExchange, redactor: Redactor | None) -> Exchange:
+        if raw.request or raw.response:
+            raise ValueError(PLANT)
+        return read(raw, redactor)
+
+    def failing(self: Redactor, told: Feedback) -> Feedback:
+        if told.text:
+            raise ValueError(PLANT)
+        return feedback(self, told)
+
+    feedback = Redactor.feedback
+    monkeypatch.setattr(recorder_process, "exchange_from_raw", fails)
+    monkeypatch.setattr(Redactor, "feedback", failing)
+    monkeypatch.setattr(signal, "setitimer", lambda *seconds: None)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        process = RecorderProcess(ours)
+        process._redactor = Redactor(RedactionSettings(strict=strict, key_file=str(key)))
+        said = PLANT.encode()
+        raw = RawExchange(
+            id="00" * 16, path="/v1/chat/completions", request=said, response=said, status=200, received=1.0,
+            finished=2.0, content_type="text/event-stream" if streamed else "application/json",
+        )  # fmt: skip
+        told = Feedback(id="11" * 16, received=1.0, response_id="r", outcome=0.0, text=PLANT)
+        kept = [process._finished(encode(one)) for one in (raw, told)]
+    assert not any(said in data for data in kept)
+    call, report = map(decode, kept)
+    assert isinstance(call, Exchange)
+    assert isinstance(report, Feedback)
+    assert (call.error, call.complete, call.finds) == ("a bug in reading it: ValueError", False, {"unreadable": 1})
+    assert (report.outcome, report.text) == (0.0, "[REDACTED:unreadable]")
+    assert process._unreadable == {"chat": 1}
