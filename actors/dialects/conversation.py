@@ -65,11 +65,14 @@ def merged(items: Iterable[Item]) -> list[Item]:
 
 
 def canonical(item: Item) -> bytes:
-    """The item as every client echoes it: no ids, no thoughts, no blanks that matter, arguments sorted."""
+    """The item as every client echoes it: no ids, no thoughts, no blanks that matter, arguments sorted. Of an answer
+    without a word nothing: many clients leave it out."""
     text = item.text
     if item.role == "assistant" and "<think>" in text:
         text = _THOUGHT.sub("", text)
     blank = " ".join(text.split())
+    if item.role == "assistant" and not (blank or item.calls or item.refs):
+        return b""
     calls = [(call.name, _arguments(call.arguments)) for call in item.calls]
     try:
         return _ENCODE((item.role, blank, calls))

@@ -56,21 +56,19 @@ class EngineDefaults:
         """Ask the engines whose answer to one of `exchanges` may train and depends on their defaults."""
         concerned = {one.engine for one in exchanges if one.response_ids and one.sampling.unsaid}
         for name in sorted(concerned & self._engines.keys()):
-            if self._ticks() >= self._next.get(name, 0.0):
-                await self._ask(name)
-
-    async def _ask(self, name: str) -> None:
-        try:
-            with anyio.fail_after(_SECONDS):
-                self._known[name] = await self._engines[name].sampling_defaults()
-        except (EngineError, TimeoutError) as error:
-            self._next[name] = self._ticks() + _RETRY_SECONDS
-            if name not in self._silent:
+            if self._ticks() < self._next.get(name, 0.0):
+                continue
+            try:
+                with anyio.fail_after(_SECONDS):
+                    self._known[name] = await self._engines[name].sampling_defaults()
+            except (EngineError, TimeoutError) as error:
+                if name not in self._silent:
+                    reason = f"{type(error).__name__}: {error}"
+                    _log.warning("engine_sampling_defaults_unknown", engine=name, reason=reason)
                 self._silent.add(name)
-                _log.warning("engine_sampling_defaults_unknown", engine=name, reason=f"{type(error).__name__}: {error}")
-            return
-        self._next[name] = self._ticks() + _FRESH_SECONDS
-        self._silent.discard(name)
+            else:
+                self._silent.discard(name)
+            self._next[name] = self._ticks() + (_RETRY_SECONDS if name in self._silent else _FRESH_SECONDS)
 
     def applied(self, exchange: Exchange) -> Exchange:
         """`exchange` with the sampling that took place."""
