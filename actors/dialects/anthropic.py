@@ -93,5 +93,5 @@ def tokens(body: Fields) -> Tokens:
     told = _TOLD.decode(body.get(TOKENS, NULL))
     if told is None:
         # Its engine runs without the plug-in.
-        return Tokens(why="no token ids from /v1/messages")
+        return Tokens(why_no_tokens="no token ids from /v1/messages")
     return pack(told.prompt_token_ids, told.token_ids, told.logprobs, told.weight_versions)

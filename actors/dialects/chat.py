@@ -154,7 +154,7 @@ _LOGPROBS = msgspec.json.Decoder(_LogProbs | None)
 def tokens(body: Fields) -> Tokens:
     choices = objects(body, "choices")
     if len(choices) > 1:
-        return Tokens(why="several choices")
+        return Tokens(why_no_tokens="several choices")
     choice = choices[0] if choices else {}
     where = "/v1/completions" if "text" in choice else "/v1/chat/completions"
     ids, prompt = _IDS.decode(choice.get("token_ids", NULL)), _IDS.decode(body.get("prompt_token_ids", NULL))
@@ -162,12 +162,12 @@ def tokens(body: Fields) -> Tokens:
         # A text completion names them in the choice: it may have several prompts.
         prompt = _IDS.decode(choice.get("prompt_token_ids", NULL))
     if ids is None or prompt is None:
-        return Tokens(why=f"no token ids from {where}")
+        return Tokens(why_no_tokens=f"no token ids from {where}")
     found = _LOGPROBS.decode(choice.get("logprobs", NULL)) or _LogProbs()
     entries = found.content or []
     logprobs = [entry.logprob for entry in entries] if found.content is not None else found.token_logprobs
     if logprobs is None or None in logprobs:
-        return Tokens(why=f"no log-probs from {where}")
+        return Tokens(why_no_tokens=f"no log-probs from {where}")
     packed = pack(prompt, ids, logprobs, value(choice, "weight_versions"))
     # What stands in for each run of masked tokens (`adapters.redaction.tokens`).
     masked = (one.token for at, one in enumerate(entries) if ids[at] == -1 and (at == 0 or ids[at - 1] != -1))

@@ -133,22 +133,13 @@ def _unflattened(item: Item) -> Item:
     if len(rest) > _MAX_FLATTENED:
         return item
     try:
-        listed = ast.literal_eval("[" + rest.strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        listed = [(call["function"], call.get("id")) for call in ast.literal_eval("[" + rest.strip())]
+        calls = tuple(tool_call(function.get("name"), function.get("arguments"), key) for function, key in listed)
+        # A Python literal can hold what no JSON can.
+        msgspec.json.encode(calls)
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError, KeyError, AttributeError, OverflowError):
         return item
-    calls: list[ToolCall] = []
-    for call in listed if isinstance(listed, list) else ():
-        function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict):
-            return item
-        try:
-            found = tool_call(function.get("name"), function.get("arguments"), call.get("id"))
-            # A Python literal can hold what no JSON can.
-            f"{found.name}{found.arguments}{found.id}".encode()
-            calls.append(found)
-        except (TypeError, ValueError, OverflowError, RecursionError):
-            return item
-    return Item("assistant", text.rstrip(), item.calls + tuple(calls), "", item.refs)
+    return Item("assistant", text.rstrip(), item.calls + calls, "", item.refs)
 
 
 _ENCODE = msgspec.json.Encoder(order="sorted").encode

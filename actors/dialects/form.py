@@ -35,15 +35,15 @@ class Merged(msgspec.Struct):
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """The tokens of a response as the engine named them; all empty if one part is missing, and `why` says which."""
+    """The tokens of a response as the engine named them, fields of `Exchange`; all empty if one part is missing, and
+    `why_no_tokens` says which."""
 
     prompt_ids: bytes = b""
     response_ids: bytes = b""
     logprobs: bytes = b""
     versions: tuple[VersionSpan, ...] = ()
-    why: str = ""
+    why_no_tokens: str = ""
     masked: tuple[str, ...] = ()
-    """As in `Exchange`."""
 
 
 class Dialect(Protocol):
@@ -79,10 +79,10 @@ def pack(prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[Any], spa
         struct.error: an id that is no int32.
     """
     if len(ids) != len(logprobs):
-        return Tokens(why="token ids and log-probs differ in number")
+        return Tokens(why_no_tokens="token ids and log-probs differ in number")
     # The sum first, for speed: it is above the limit if one of them is.
     if not sum(map(abs, logprobs)) <= _LARGEST and not all(abs(logprob) <= _LARGEST for logprob in logprobs):
-        return Tokens(why="log-probs that are not finite")
+        return Tokens(why_no_tokens="log-probs that are not finite")
     # Twice as fast as numpy from lists of Python's integers.
     return Tokens(
         prompt_ids=struct.pack(f"<{len(prompt)}i", *prompt),

@@ -86,10 +86,10 @@ def tokens(body: Fields) -> Tokens:
         # Messages of another kind: a model whose conversations vLLM keeps in a format of its own (harmony).
         asked = said = None
     if not asked or not said:
-        return Tokens(why="no token ids from /v1/responses")
+        return Tokens(why_no_tokens="no token ids from /v1/responses")
     if len(asked) > 1 or len(said) > 1:
-        return Tokens(why="several rounds in one call of /v1/responses")
+        return Tokens(why_no_tokens="several rounds in one call of /v1/responses")
     if said[0].logprobs is None:
         # Its engine runs without the plug-in.
-        return Tokens(why="no log-probs from /v1/responses")
+        return Tokens(why_no_tokens="no log-probs from /v1/responses")
     return pack(asked[0].tokens, said[0].tokens, said[0].logprobs, said[0].weight_versions)

@@ -61,7 +61,7 @@ def _run(closing: Closing, turns: Turns, feedback: Sequence[Feedback]) -> Trajec
             exchange_id=turn.id,
             response_id=turn.response_id,
             text=answers[number].text,
-            tool_calls=answers[number].tool_calls,
+            tool_calls=answers[number].calls,
             observation=_observation(turns, roles, number, answers[number]),
             row=where[number],
             role=roles[number],
@@ -132,13 +132,13 @@ def _answer(turns: Turns, number: int) -> Answer:
     if later is not None and len(turn.answers) > 1:
         known = set(later.answered)
         for answer in turn.answers:
-            if answer.future == later.history or any(call.id in known for call in answer.tool_calls if call.id):
+            if answer.future == later.history or any(call.id in known for call in answer.calls if call.id):
                 return answer
-    return turn.answers[0] if turn.answers else Answer()
+    return turn.answers[0] if turn.answers else Answer("assistant")
 
 
 def _observation(turns: Turns, roles: Sequence[str], number: int, answer: Answer) -> str:
-    calls = {call.id for call in answer.tool_calls if call.id}
+    calls = {call.id for call in answer.calls if call.id}
     for later in turns[number + 1 :]:
         if calls.intersection(later.answered):
             return later.observation
@@ -170,10 +170,10 @@ def _rows(turns: Turns, roles: Sequence[str]) -> tuple[tuple[TokenRow, ...], lis
             continue
         row = rows[newest[role]] if role in newest else None
         # A row is redacted or is not: what was sampled before the first find keeps its recorded log-probs.
-        kind = turn.temperature, turn.processing, tokens.redacted
+        kind = turn.sampling.temperature, turn.sampling.processing, tokens.redacted
         same = row is not None and (row.temperature, row.processing, row.redacted) == kind
         if row is None or not same or not row.continued_by(tokens.prompt_ids):
-            row = RowBuilder(turn.temperature, redacted=tokens.redacted, processing=turn.processing)
+            row = RowBuilder(kind[0], processing=kind[1], redacted=kind[2])
             newest[role] = len(rows)
             rows.append(row)
         row.extend(number, tokens)

@@ -97,11 +97,11 @@ def made(turn: ParsedExchange) -> list[Key]:
     if turn.explicit:
         keys.append(explicit(turn))
     for answer in turn.answers:
-        keys += [("c", scope, call.id) for call in answer.tool_calls if call.id]
+        keys += [("c", scope, call.id) for call in answer.calls if call.id]
         keys += [("c", scope, ref) for ref in answer.refs]
         keys += [("h", scope, answer.future), ("l", scope, answer.outline)]
     if turn.echo is not None:
-        keys += [("e", scope, call.id) for call in turn.echo.tool_calls if call.id and not guessable(call.id)]
+        keys += [("e", scope, call.id) for call in turn.echo.calls if call.id and not guessable(call.id)]
     return keys
 
 

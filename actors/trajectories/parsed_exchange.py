@@ -15,10 +15,8 @@ from actors.dialects import Item, canonical, digest, read_conversation
 from actors.messages import (
     GRAMMARS,
     Exchange,
-    Processing,
     Sampled,
     Sampling,
-    ToolCall,
     VersionSpan,
     pack_array,
     token_versions,
@@ -35,19 +33,13 @@ _MAX_SYSTEM = 2000
 """Characters kept of the system's words."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(Item, frozen=True):
     """What the model said, in one choice or in a client's echo."""
 
-    text: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    refs: tuple[str, ...] = ()
-    """Ids of its parts, other than of its calls."""
     future: str = ""
     """Digest of the conversation with this answer: the `history` of the turn that follows."""
     outline: str = ""
     """Digest of the goal, the depth and this answer: what is left when all else is rewritten between two calls."""
-    cut: bool = False
-    """The engine stopped at a limit of tokens."""
 
 
 class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,8 +87,7 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     answers: tuple[Answer, ...] = ()
     """One a choice; of a mirrored call one without a word."""
     tokens: Sampled = Sampled()
-    temperature: float = 1.0
-    processing: Processing = Processing()
+    sampling: Sampling = Sampling()
     why_not: str = ""
     """Why its tokens must not be trained on; empty if they may."""
 
@@ -138,7 +129,7 @@ def read_turn(
     since = items[last + 1 :] if last >= 0 or exchange.hints.previous_response_id else ()
     depth = sum(item.role == "assistant" for item in items)
     tokens = rerendered or _told(exchange, version)
-    hints, sampling = exchange.hints, exchange.sampling
+    hints = exchange.hints
     return ParsedExchange(
         id=exchange.id,
         tenant=exchange.tenant,
@@ -165,8 +156,7 @@ def read_turn(
         echo=_answer(items[last]) if mirrored and last >= 0 else None,
         answers=tuple(_future(answer, state, about, depth) for answer in said.answers or [_NOTHING] * mirrored),
         tokens=tokens,
-        temperature=sampling.temperature,
-        processing=sampling.processing,
+        sampling=exchange.sampling,
         why_not=_why_not(
             exchange,
             answers=len(said.answers) if items else 0,
@@ -230,9 +220,7 @@ def _future(item: Item, state: "hashlib.blake2b", about: bytes, depth: int) -> A
 
 
 def _answer(item: Item, future: str = "", outline: str = "") -> Answer:
-    return Answer(
-        text=item.text[:MAX_TEXT], tool_calls=item.calls, refs=item.refs, future=future, outline=outline, cut=item.cut
-    )
+    return Answer("assistant", item.text[:MAX_TEXT], item.calls, "", item.refs, item.cut, future, outline)
 
 
 def _outline(about: bytes, depth: int, answer: Item, form: bytes) -> str:

@@ -122,7 +122,7 @@ def _told(first: ParsedExchange, earlier: Path, main: Path) -> bool:
     if not _telling(task) or any(_telling(goal) and goal in task for goal in {_normal(turn.goal) for turn in main}):
         # What says the user's words again may be a title of them.
         return False
-    calls = (call for turn in earlier for answer in turn.answers for call in answer.tool_calls)
+    calls = (call for turn in earlier for answer in turn.answers for call in answer.calls)
     for given in (parsed(call.arguments) for call in calls):
         texts = [_normal(text) for text in given.values() if isinstance(text, str)] if isinstance(given, dict) else []
         if any(
@@ -137,7 +137,7 @@ def _without_looking_back(path: Path) -> Path:
     kept = list(path)
     while len(kept) > 1:
         last, before = kept[-1], kept[-2]
-        spoke = bool(before.answers) and not any(answer.tool_calls for answer in before.answers)
+        spoke = bool(before.answers) and not any(answer.calls for answer in before.answers)
         if last.tools or last.results or not spoke or not all(turn.tools for turn in kept[:-1]):
             break
         kept.pop()

@@ -74,12 +74,6 @@ def exchange_from_raw(raw: RawExchange, redactor: "Redactor | None" = None) -> E
         request=request,
         response=response,
         response_id=_text(value(fields or {}, "id")),
-        prompt_ids=tokens.prompt_ids,
-        response_ids=tokens.response_ids,
-        logprobs=tokens.logprobs,
-        versions=tokens.versions,
-        why_no_tokens=tokens.why,
-        masked=tokens.masked,
         sampling=read_sampling(lambda name: value(asked, name)),
         hints=_hints(raw.hints, asked),
         error=error,
@@ -87,6 +81,7 @@ def exchange_from_raw(raw: RawExchange, redactor: "Redactor | None" = None) -> E
         caller=raw.caller,
         redacted=redacted,
         finds=finds,
+        **msgspec.structs.asdict(tokens),
     )
     return redactor.message(exchange) if redactor is not None and redactor.strict else exchange
 
@@ -139,18 +134,18 @@ def _tokens(raw: RawExchange, dialect: Dialect | None, fields: Fields | None, re
     """The response's tokens, those of what was taken out masked: ids decode back to it. Of a redacted prompt there are
     none; whoever has a tokenizer may render what is left of it."""
     if fields is None or raw.status >= 400:
-        return Tokens(why="no response")
+        return Tokens(why_no_tokens="no response")
     if dialect is None:
-        return Tokens(why="no conversation")
+        return Tokens(why_no_tokens="no conversation")
     if redacted and dialect_at(raw.path) != "chat":
-        return Tokens(why=f"redacted {redacted[0]}")
+        return Tokens(why_no_tokens=f"redacted {redacted[0]}")
     if "prompt" in redacted:
         fields = {**fields, "prompt_token_ids": msgspec.Raw(b"[]")}
     try:
         tokens = dialect.tokens(fields)
     except TOKEN_ERRORS:
-        return Tokens(why="token fields of an unknown form")
-    return Tokens(why=f"redacted {redacted[-1]}") if redacted and not tokens.response_ids else tokens
+        return Tokens(why_no_tokens="token fields of an unknown form")
+    return Tokens(why_no_tokens=f"redacted {redacted[-1]}") if redacted and not tokens.response_ids else tokens
 
 
 def _without_unasked(body: Fields, request: Fields) -> Fields:

@@ -509,7 +509,7 @@ def test_what_is_not_trainable_says_why_by_whether_log_probs_are_of_what_was_sam
 @pytest.mark.parametrize("shaped_by", ["forced tool choice", "structured output", "strict tools"])
 def test_a_call_that_a_grammar_shaped_may_train_and_says_so(shaped_by: str) -> None:
     found = read_turn(exchange("a", 1, sampling=Sampling(bent_by=shaped_by)))
-    assert (found.why_not, found.processing) == ("", Processing(grammar=True))
+    assert (found.why_not, found.sampling.processing) == ("", Processing(grammar=True))
 
 
 def test_a_row_ends_where_the_sampling_changes_and_says_what_it_was() -> None:
