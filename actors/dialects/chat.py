@@ -41,7 +41,6 @@ class _Choice:
 
     def __init__(self, index: int) -> None:
         self.made: dict[str, Any] = {"index": index, "finish_reason": None, "logprobs": None}
-        self.role = "assistant"
         self.texts: dict[str, list[str]] = {}
         self.calls: dict[int, tuple[dict[str, str], dict[str, list[str]]]] = {}
         """By place; -1 is the one call of the old kind."""
@@ -58,21 +57,22 @@ class _Choice:
                 if (entries := bytes(raw)).startswith(b"["):
                     # Joined as text: nobody needs the entries one by one.
                     self.logprobs.setdefault(name, []).append(entries[1:-1].strip())
-        for name in ("stop_reason", "prompt_token_ids", "weight_versions"):
-            if (told := getattr(part, name)) != NULL:
-                made[name] = told
+        if part.stop_reason != NULL:
+            made["stop_reason"] = part.stop_reason
+        if part.prompt_token_ids != NULL:
+            made["prompt_token_ids"] = part.prompt_token_ids
+        if part.weight_versions != NULL:
+            made["weight_versions"] = part.weight_versions
         if part.text is not None:
             self.texts.setdefault("", []).append(part.text)
-        for name, said in (part.delta or {}).items():
-            if name == "tool_calls":
+        for name, said in part.delta.items() if part.delta else ():
+            if isinstance(said, str):
+                self.texts.setdefault(name, []).append(said)
+            elif name == "tool_calls":
                 for call in dicts(said):
                     self._call(call.get("index", 0), call, call.get("function"))
             elif name == "function_call":
                 self._call(-1, {}, said)
-            elif isinstance(said, str) and name == "role":
-                self.role = said or self.role
-            elif isinstance(said, str):
-                self.texts.setdefault(name, []).append(said)
 
     def _call(self, place: Any, told: dict[str, Any], function: Any) -> None:
         head, texts = self.calls.setdefault(
@@ -93,7 +93,7 @@ class _Choice:
             }
         if "" in texts:
             return made | {"text": texts[""]}
-        message: dict[str, Any] = {"role": self.role, "content": None, **texts}
+        message: dict[str, Any] = {"content": None, **texts, "role": "assistant"}
         calls = [
             (place, {**head, "function": {name: "".join(pieces) for name, pieces in told.items()}})
             for place, (head, told) in sorted(self.calls.items())
@@ -119,7 +119,9 @@ def merge(events: Sequence[bytes]) -> Merged:
             error = error or error_text(chunk.error)
         seen = seen or chunk.choices is not None
         for part in chunk.choices or ():
-            choices.setdefault(part.index, _Choice(part.index)).add(part)
+            if part.index not in choices:
+                choices[part.index] = _Choice(part.index)
+            choices[part.index].add(part)
     if not seen:
         return Merged([msgspec.Raw(data) for data in events], False, error or UNKNOWN)
     for data in (*events[:2], *events[-3:]):

@@ -23,7 +23,7 @@ from actors.store import Beside, Joined, Store, stitchable
 from actors.system.actor import Actor, Output, Received, Result
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
 from actors.trajectories.builder import build
-from actors.trajectories.engine_defaults import Defaulting, EngineDefaults
+from actors.trajectories.engine_defaults import Ask, EngineDefaults
 from actors.trajectories.link_keys import Signal, of_run
 from actors.trajectories.parsed_exchange import ParsedExchange, read_turn
 from actors.trajectories.rerendering import Rerenderer
@@ -52,7 +52,7 @@ class Assembler(Actor):
         serving: Callable[[str, float, float], int] = lambda engine, started, ended: -1,
         ticks: Callable[[], float] | None = None,
         engine: Engine | None = None,
-        engines: Mapping[str, Defaulting] | None = None,
+        engines: Mapping[str, Ask] | None = None,
         idle_seconds: float = 900.0,
         processed_logprobs: Collection[str] = (),
         limits: Limits | None = None,
@@ -64,7 +64,8 @@ class Assembler(Actor):
             ticks: seconds that no setting of the clock moves, for how long a trajectory has been idle: an hour that is
                 skipped must not close all of them, nor one that comes twice keep them open. None: `clock`.
             engine: renders what redaction left of a prompt; without one, redacted runs are not trained on.
-            engines: say how they sample what a request does not speak of; of others it is taken that they do nothing.
+            engines: ask each how it samples what a request does not speak of; of others it is taken that they do
+                nothing.
             idle_seconds: without a call for so long, a trajectory is over.
             processed_logprobs: engines, by the names of the tap's upstreams, that give log-probs of what they sampled
                 from (vLLM: `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k, min_p and penalties
