@@ -127,7 +127,7 @@ def _answer(turns: Turns, number: int) -> Answer:
     """What the model said: of several choices the one that the agent went on with, of a mirrored call its echo."""
     turn = turns[number]
     later = turns[number + 1] if number + 1 < len(turns) else None
-    if later is not None and turn.mirrored and later.echo is not None and later.depth == turn.depth + 1:
+    if later is not None and later.echo is not None and later.depth == turn.depth + 1:
         return later.echo
     if later is not None and len(turn.answers) > 1:
         known = set(later.answered)

@@ -107,7 +107,7 @@ def made(turn: ParsedExchange) -> list[Key]:
 
 def strong(turn: ParsedExchange) -> list[Key]:
     """Ids that it takes up, the newest first."""
-    scope, kind = _scope(turn), "e" if turn.mirrored else "c"
+    scope, kind = _scope(turn), "c" if turn.echo is None else "e"
     keys: list[Key] = [("p", scope, turn.previous)] if turn.previous else []
     return keys + [(kind, scope, call) for call in reversed(turn.answered[-_ECHOES:])]
 

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 import msgspec
 
-from actors.dialects import Item, canonical, digest, read_conversation
+from actors.dialects import Conversation, Item, canonical, digest, read_conversation
 from actors.messages import (
     GRAMMARS,
     Exchange,
@@ -49,8 +49,6 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Of the exchange."""
     tenant: str
     caller: str = ""
-    mirrored: bool = False
-    """Only its request is known: its answer stands in the request of the turn that follows."""
     started: float
     ended: float
     response_id: str
@@ -83,7 +81,8 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     results: bool = False
     """The observation has results of tools in it."""
     echo: Answer | None = None
-    """The last answer in the request, kept of mirrored calls."""
+    """The last answer in the request, kept of mirrored calls: of those only the requests are known, and the answer to
+    one stands in the next."""
     answers: tuple[Answer, ...] = ()
     """One a choice; of a mirrored call one without a word."""
     tokens: Sampled = Sampled()
@@ -134,7 +133,6 @@ def read_turn(
         id=exchange.id,
         tenant=exchange.tenant,
         caller=exchange.caller,
-        mirrored=mirrored,
         started=exchange.started,
         ended=exchange.started + exchange.duration,
         response_id=exchange.response_id,
@@ -157,28 +155,23 @@ def read_turn(
         answers=tuple(_future(answer, state, about, depth) for answer in said.answers or [_NOTHING] * mirrored),
         tokens=tokens,
         sampling=exchange.sampling,
-        why_not=_why_not(
-            exchange,
-            answers=len(said.answers) if items else 0,
-            tokens=bool(tokens.response_ids),
-            processed=exchange.engine in processed,
-        ),
+        why_not=_why_not(exchange, said if items else None, tokens, exchange.engine in processed),
     )
 
 
-def _why_not(exchange: Exchange, *, answers: int, tokens: bool, processed: bool) -> str:
+def _why_not(exchange: Exchange, said: Conversation | None, tokens: Sampled, processed: bool) -> str:
     if exchange.source == "mirror":
         return "mirrored"
     if not exchange.complete:
         return "incomplete"
-    if exchange.error or not answers:
+    if exchange.error or said is None or not said.answers:
         return "unreadable"
-    if exchange.redacted and not tokens:
+    if exchange.redacted and not tokens.response_ids:
         return f"redacted {exchange.redacted[0]}"
-    if answers > 1:
+    if len(said.answers) > 1:
         # Which one the agent went on with, if any, is known too late to be a step of one sequence.
         return "several choices"
-    if not tokens:
+    if not tokens.response_ids:
         return exchange.why_no_tokens or "no token ids"
     sampling = exchange.sampling
     if sampling.temperature <= 0.0:

@@ -82,15 +82,23 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the closed trajectory that the first turn follows."""
 
 
+class _Open(msgspec.Struct):
+    """A turn whose trajectory is not over."""
+
+    turn: ParsedExchange
+    made: list[Key]
+    taken: list[Key]
+    arrived: float
+    due: float
+    """When its trajectory may be over."""
+
+
 class Stitcher:
     """The open turns, their links, and the feedback that waits."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._turns: dict[str, ParsedExchange] = {}
-        self._arrived: dict[str, float] = {}
-        self._alarms: dict[str, float] = {}
-        """By turn, when its trajectory may be due."""
+        self._open: dict[str, _Open] = {}
         self._makers, self._takers, self._said = Index(), Index(), Index()
         self._feedback: OrderedDict[str, tuple[Feedback, float]] = OrderedDict()
         self._closed: Bounded[Key, tuple[str, float]] = Bounded(limits.remembered)
@@ -104,7 +112,7 @@ class Stitcher:
         """Feedback that no exchange claimed in time, or that had to make room; it stays in the store."""
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self._open)
 
     @property
     def waiting(self) -> int:
@@ -113,27 +121,24 @@ class Stitcher:
 
     def add(self, turn: ParsedExchange, now: float) -> bool:
         """Take in a turn; False if it is here or was. Its record's id says so: engines repeat response ids."""
-        if turn.id in self._turns or ("x", turn.tenant, turn.id) in self._closed:
+        if turn.id in self._open or ("x", turn.tenant, turn.id) in self._closed:
             return False
-        self._turns[turn.id], self._arrived[turn.id] = turn, now
+        one = _Open(turn, made(turn), taken(turn), now, now + self._limits.idle_seconds)
+        self._open[turn.id] = one
         self.bytes += turn.size
-        keys = made(turn)
-        for key in keys:
+        for key in one.made:
             self._makers.add(key, turn.id)
             # An id that a closed trajectory made too is one that the engine repeats.
             if key[0] in ORIGINS and (self._makers.count(key) > 1 or (key[0] in "cp" and key in self._closed)):
                 self._repeated[key] = None
             if key[0] == "t":
                 self._keys[key] = turn.caller if self._keys.get(key, turn.caller) == turn.caller else None
-        for key in taken(turn):
+        for key in one.taken:
             self._takers.add(key, turn.id)
-        steps = max(self._makers.count(explicit(turn)), turn.depth + 1)
-        waited_for = any(self._takers.count(key) for key in keys)
-        self._alarm(turn.id, now + self._limits.idle_seconds)
-        if waited_for or any(ends(feedback) for feedback in self._heard([turn])):
-            self._alarm(turn.id, now + self._limits.grace_seconds)
-        if steps >= self._limits.max_steps:
-            self._alarm(turn.id, now)
+        if any(self._takers.count(key) for key in one.made) or any(ends(heard) for heard in self._heard([turn])):
+            one.due = now + self._limits.grace_seconds
+        if max(self._makers.count(explicit(turn)), turn.depth + 1) >= self._limits.max_steps:
+            one.due = now
         return True
 
     def hear(self, feedback: Feedback, now: float) -> bool:
@@ -147,7 +152,7 @@ class Stitcher:
             self.feedback_evicted += 1
         turns = self._meant_turns(feedback)
         if turns and ends(feedback):
-            self._alarm(turns[0], now + self._limits.grace_seconds)
+            self._open[turns[0]].due = min(self._open[turns[0]].due, now + self._limits.grace_seconds)
         return bool(turns)
 
     def forget(self, feedback_id: str) -> None:
@@ -159,17 +164,17 @@ class Stitcher:
     def close_due(self, now: float) -> list[Closing]:
         """Close what is due: final feedback, idleness, too many steps, too much open."""
         closings: list[Closing] = []
-        for _, turn_id in sorted((at, turn_id) for turn_id, at in self._alarms.items() if at <= now):
-            if self._alarms.get(turn_id, now + 1.0) > now:
+        for one in [one for one in self._open.values() if one.due <= now]:
+            if one.turn.id not in self._open or one.due > now:
                 continue
-            members = self._component(turn_id)
+            members = self._component(one.turn.id)
             due, reason = self._due(members)
+            for turn in members:
+                self._open[turn.id].due = due
             if due <= now:
                 closings.append(self._close(members, reason))
-            else:
-                self._alarms.update((turn.id, due) for turn in members)
-        while len(self._turns) > self._limits.max_turns or self.bytes > self._limits.max_bytes:
-            closings.append(self._close(self._component(next(iter(self._turns))), "limit"))
+        while len(self._open) > self._limits.max_turns or self.bytes > self._limits.max_bytes:
+            closings.append(self._close(self._component(next(iter(self._open))), "limit"))
         self._expire(now)
         return closings
 
@@ -186,11 +191,8 @@ class Stitcher:
                 self._repeated[key] = None
             self._closed[key] = trajectory_id, ended
 
-    def _alarm(self, turn_id: str, at: float) -> None:
-        self._alarms[turn_id] = min(at, self._alarms.get(turn_id, at))
-
     def _due(self, members: Sequence[ParsedExchange]) -> tuple[float, Literal["feedback", "idle", "limit"]]:
-        arrivals = [self._arrived[turn.id] for turn in members]
+        arrivals = [self._open[turn.id].arrived for turn in members]
         if len(members) >= self._limits.max_steps:
             return max(arrivals), "limit"
         final = [self._feedback[f.id][1] for f in self._heard(members) if ends(f)]
@@ -207,11 +209,11 @@ class Stitcher:
         continued, by = self._continued(members[0])
         found = {turn.id: self._link(turn, by if turn is members[0] else None) for turn in members}
         for turn in members:
-            del self._turns[turn.id], self._arrived[turn.id], self._alarms[turn.id]
+            one = self._open.pop(turn.id)
             self.bytes -= turn.size
-            for key in made(turn):
+            for key in one.made:
                 self._makers.discard(key, turn.id)
-            for key in taken(turn):
+            for key in one.taken:
                 self._takers.discard(key, turn.id)
         for heard in feedback:
             self.forget(heard.id)
@@ -240,7 +242,7 @@ class Stitcher:
         """Whether nothing that `turn` could follow has made `key`."""
         if key in self._closed or key in self._repeated:
             return False
-        return all(self._turns[maker].started > turn.started for maker in self._makers.get(key))
+        return all(self._open[maker].turn.started > turn.started for maker in self._makers.get(key))
 
     def _heard(self, turns: Sequence[ParsedExchange]) -> list[Feedback]:
         ids = {
@@ -261,10 +263,10 @@ class Stitcher:
         several keys name, those of its own key."""
         found = self._makers.get(key)
         if key[0] == "t" and self._keys.get(key, "") is None:
-            return {turn_id for turn_id in found if self._turns[turn_id].caller == feedback.caller}
+            return {turn_id for turn_id in found if self._open[turn_id].turn.caller == feedback.caller}
         if key[0] not in "ru" or len(found) < 2:
             return found
-        turns = [self._turns[turn_id] for turn_id in found]
+        turns = [self._open[turn_id].turn for turn_id in found]
         return {max(turns, key=lambda turn: (turn.started <= feedback.received, turn.started, turn.id)).id}
 
     def _component(self, turn_id: str) -> list[ParsedExchange]:
@@ -272,25 +274,26 @@ class Stitcher:
         in the middle of a run."""
         found, open_ends = {turn_id}, [turn_id]
         while open_ends:
-            linked = set(self._linked(self._turns[open_ends.pop()])) - found
+            linked = set(self._linked(self._open[open_ends.pop()])) - found
             found |= linked
             open_ends += linked
         began: dict[str, float] = {}
-        members = sorted((self._turns[key] for key in found), key=lambda turn: (turn.depth, turn.started, turn.id))
+        members = sorted((self._open[key].turn for key in found), key=lambda turn: (turn.depth, turn.started, turn.id))
         for turn in members:
             before = (began.get(self._sole(key), turn.started) for key in (*strong(turn), *weak(turn)))
             began[turn.id] = max([turn.started, *before])
         return sorted(members, key=lambda turn: (began[turn.id], turn.depth, turn.id))
 
-    def _linked(self, turn: ParsedExchange) -> Iterator[str]:
+    def _linked(self, one: _Open) -> Iterator[str]:
+        turn = one.turn
         if turn.explicit:
             yield from self._makers.get(explicit(turn))
         for origin, _ in self._origins(turn):
             yield origin
-        for key in made(turn):
+        for key in one.made:
             if key[0] in ORIGINS and self._sole(key) == turn.id:
                 for other in self._takers.get(key):
-                    if any(origin == turn.id for origin, _ in self._origins(self._turns[other])):
+                    if any(origin == turn.id for origin, _ in self._origins(self._open[other].turn)):
                         yield other
 
     def _origins(self, turn: ParsedExchange) -> list[tuple[str, Key]]:
@@ -302,7 +305,7 @@ class Stitcher:
             return found
         for key in weak(turn):
             origin = self._sole(key)
-            if origin and origin != turn.id and self._turns[origin].started <= turn.started:
+            if origin and origin != turn.id and self._open[origin].turn.started <= turn.started:
                 return [(origin, key)]
         return []
 
