@@ -158,13 +158,8 @@ def _without_unasked(body: Fields, request: Fields) -> Fields:
 
 
 def _asked_for(fields: Fields, request: Fields) -> Fields:
-    kept: Fields = {}
-    for name, raw in fields.items():
-        if name not in _ASKED_BY or _ASKED_BY[name] in request:
-            kept[name] = raw
-        elif name in _NULL_UNASKED:
-            kept[name] = NULL
-    return kept
+    kept = {name: raw for name, raw in fields.items() if _ASKED_BY.get(name) in (None, *request)}
+    return {name: NULL for name in _NULL_UNASKED if name in fields} | kept
 
 
 def _hints(told: Hints, request: Fields) -> Hints:
