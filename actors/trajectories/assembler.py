@@ -14,7 +14,6 @@ memory, bounded, and is rebuilt from the store at every start.
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-import msgspec
 import structlog
 
 from actors.messages import Exchange, Feedback, Message
@@ -53,7 +52,6 @@ class Assembler(Actor):
         ticks: Callable[[], float] | None = None,
         engine: Engine | None = None,
         engines: Mapping[str, Ask] | None = None,
-        idle_seconds: float = 900.0,
         processed_logprobs: Collection[str] = (),
         limits: Limits | None = None,
     ) -> None:
@@ -66,7 +64,6 @@ class Assembler(Actor):
             engine: renders what redaction left of a prompt; without one, redacted runs are not trained on.
             engines: ask each how it samples what a request does not speak of; of others it is taken that they do
                 nothing.
-            idle_seconds: without a call for so long, a trajectory is over.
             processed_logprobs: engines, by the names of the tap's upstreams, that give log-probs of what they sampled
                 from (vLLM: `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k, min_p and penalties
                 do not hinder training.
@@ -76,7 +73,7 @@ class Assembler(Actor):
         self._store, self._clock, self._serving = store, clock, serving
         self._processed_logprobs = processed_logprobs
         self._ticks = ticks or clock
-        self._limits = msgspec.structs.replace(limits or Limits(), idle_seconds=idle_seconds)
+        self._limits = limits or Limits()
         self._stitcher = Stitcher(self._limits)
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why> (calls), side_calls, failed, other_endpoint,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.messages import Feedback, RowBuilder, Step, TokenRow, Trajectory, derived_id, ids_array
+from actors.trajectories.link_keys import meant, named
 from actors.trajectories.parsed_exchange import Answer, ParsedExchange
 from actors.trajectories.roles import handoffs, roles_of
 from actors.trajectories.side_calls import main_line
@@ -39,14 +40,13 @@ def build(closing: Closing) -> Built:
     turns = main_line(closing.turns)
     main = {turn.id for turn in turns}
     beside = [turn for turn in closing.turns if turn.id not in main]
-    own, others = _names(turns), _names(beside)
+    own, others = ({key for turn in some for key in named(turn)} for some in (turns, beside))
     feedback: list[Feedback] = []
     aside: list[Feedback] = []
     for heard in closing.feedback:
-        meant = {heard.exchange_id, heard.response_id, heard.custom_id} - {""}
+        keys = set(meant(heard))
         # Who rates a title does not rate the work; who names the trajectory means its main line.
-        of_others = not heard.trajectory_id and meant & others and not meant & own
-        (aside if of_others else feedback).append(heard)
+        (aside if keys & others and not keys & own else feedback).append(heard)
     return Built(run=_run(closing, turns, feedback), turns=turns, beside=beside, feedback=feedback, aside=aside)
 
 
@@ -117,10 +117,6 @@ def outcome_of(feedback: Sequence[Feedback]) -> float | None:
     told = [f for f in feedback if f.outcome is not None and f.whole]
     best = max(told, key=lambda f: (f.final and f.kind == "outcome", f.final, f.received, f.id), default=None)
     return None if best is None else best.outcome
-
-
-def _names(turns: Turns) -> set[str]:
-    return {name for turn in turns for name in (turn.id, turn.response_id, turn.custom_id)} - {""}
 
 
 def _answer(turns: Turns, number: int) -> Answer:

@@ -49,6 +49,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """When trajectories close, and what may be open."""
 
     idle_seconds: float = 900.0
+    """Without a call for so long, a trajectory is over."""
     grace_seconds: float = 1.0
     """From final feedback to closing, for exchanges that are still on their way."""
     missing_seconds: float = 60.0
