@@ -41,6 +41,7 @@ class _Choice:
 
     def __init__(self, index: int) -> None:
         self.made: dict[str, Any] = {"index": index, "finish_reason": None, "logprobs": None}
+        self.message: dict[str, Any] = {"content": None}
         self.texts: dict[str, list[str]] = {}
         self.calls: dict[int, tuple[dict[str, str], dict[str, list[str]]]] = {}
         """By place; -1 is the one call of the old kind."""
@@ -73,6 +74,8 @@ class _Choice:
                     self._call(call.get("index", 0), call, call.get("function"))
             elif name == "function_call":
                 self._call(-1, {}, said)
+            elif said is not None:
+                self.message[name] = said
 
     def _call(self, place: Any, told: dict[str, Any], function: Any) -> None:
         head, texts = self.calls.setdefault(
@@ -81,8 +84,10 @@ class _Choice:
         for name in head:
             head[name] = told.get(name) or head[name]
         for name, pieces in texts.items():
-            if isinstance(function, dict) and isinstance(text := function.get(name), str):
-                pieces.append(text)
+            text = function.get(name) if isinstance(function, dict) else function
+            if not isinstance(text, str | None):
+                raise msgspec.ValidationError(f"a call whose {name} is no text")
+            pieces.append(text or "")
 
     def whole(self) -> dict[str, Any]:
         made, texts = self.made, {name: "".join(pieces) for name, pieces in self.texts.items()}
@@ -93,7 +98,7 @@ class _Choice:
             }
         if "" in texts:
             return made | {"text": texts[""]}
-        message: dict[str, Any] = {"content": None, **texts, "role": "assistant"}
+        message = self.message | texts | {"role": "assistant"}
         calls = [
             (place, {**head, "function": {name: "".join(pieces) for name, pieces in told.items()}})
             for place, (head, told) in sorted(self.calls.items())

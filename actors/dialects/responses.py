@@ -32,18 +32,21 @@ _EVENT = msgspec.json.Decoder(_Event)
 
 
 def merge(events: Sequence[bytes]) -> Merged:
-    """The response that the last event repeats; of a stream that ended too early, what had come."""
+    """The response that the last event repeats, whatever came before; of a stream that ended too early, what had
+    come."""
+    for event in map(_EVENT.decode, reversed(events[-3:])):
+        if event.type in _TERMINAL and event.response != NULL:
+            whole = FIELDS.decode(event.response)
+            failed = value(whole, "error")
+            return Merged(whole, ended(whole), error_text(failed) if failed else "")
     body: Fields | None = None
     items: dict[int, dict[str, Any]] = {}
     error = ""
     for event in map(_EVENT.decode, events):
         if event.type == "error" or event.error is not None:
             error = error or error_text(event.error or event.message)
-        elif event.response != NULL and (body is None or event.type in _TERMINAL):
+        elif event.response != NULL and body is None:
             body = FIELDS.decode(event.response)
-            if event.type in _TERMINAL:
-                failed = value(body, "error")
-                return Merged(body, ended(body), error_text(failed) if failed else "")
         elif event.type in _ITEMS and event.item is not None:
             items[event.output_index] = event.item
         elif isinstance(event.delta, str) and event.output_index in items:
