@@ -98,7 +98,7 @@ class _Choice:
             }
         if "" in texts:
             return made | {"text": texts[""]}
-        message = self.message | texts | {"role": "assistant"}
+        message: dict[str, Any] = self.message | texts | {"role": "assistant"}
         calls = [
             (place, {**head, "function": {name: "".join(pieces) for name, pieces in told.items()}})
             for place, (head, told) in sorted(self.calls.items())
