@@ -151,14 +151,15 @@ def _tokens(raw: RawExchange, dialect: Dialect | None, fields: Fields | None, re
 def _without_unasked(body: Fields, request: Fields) -> Fields:
     """The response without what only the tap had asked for: it is packed already, and as JSON it is ten times the size.
     What stands there unasked, if empty, stays so."""
-    shown = _asked_for(body, request)
+    unasked = {name for name, asked_by in _ASKED_BY.items() if asked_by not in request}
+    shown = _without(unasked, body)
     if choices := objects(body, "choices"):
-        shown["choices"] = msgspec.Raw(msgspec.json.encode([_asked_for(choice, request) for choice in choices]))
+        shown["choices"] = msgspec.Raw(msgspec.json.encode([_without(unasked, choice) for choice in choices]))
     return shown
 
 
-def _asked_for(fields: Fields, request: Fields) -> Fields:
-    kept = {name: raw for name, raw in fields.items() if _ASKED_BY.get(name) in (None, *request)}
+def _without(unasked: set[str], fields: Fields) -> Fields:
+    kept = {name: raw for name, raw in fields.items() if name not in unasked}
     return {name: NULL for name in _NULL_UNASKED if name in fields} | kept
 
 
