@@ -97,14 +97,17 @@ def _items(entry: dict[str, Any]) -> Iterator[Item]:
 
 def _answer(message: Mapping[str, Any], cut: bool = False) -> Item:
     content = message.get("content")
-    blocks = [block for block in dicts(content) if block.get("type") == "tool_use"]
-    calls = [tool_call(block.get("name"), block.get("input"), block.get("id")) for block in blocks]
-    old = {"function": message.get("function_call")}
-    for call in [*dicts(message.get("tool_calls")), old]:
-        told = call.get("function") or call.get("custom")
-        if isinstance(told, dict):
-            calls.append(tool_call(told.get("name"), told.get("arguments", told.get("input")), call.get("id")))
-    text = _text(content) or _text([message.get("refusal"), *(part.get("refusal") for part in dicts(content))])
+    blocks = dicts(content)
+    uses = [block for block in blocks if block.get("type") == "tool_use"]
+    calls = [tool_call(block.get("name"), block.get("input"), block.get("id")) for block in uses]
+    told = dicts(message.get("tool_calls"))
+    for call in [*told, {"function": message["function_call"]}] if "function_call" in message else told:
+        called = call.get("function") or call.get("custom")
+        if isinstance(called, dict):
+            calls.append(tool_call(called.get("name"), called.get("arguments", called.get("input")), call.get("id")))
+    text = _text(content)
+    if not text and (blocks or "refusal" in message):
+        text = _text([message.get("refusal"), *(part.get("refusal") for part in blocks)])
     return Item("assistant", text, tuple(calls), "", _refs(message) if "type" in message else (), cut)
 
 
