@@ -170,7 +170,7 @@ def _age_of(chain: Sequence[int]) -> Callable[[int], int]:
 
     Each version is looked up once: rows have thousands of tokens, of few versions.
     """
-    lineage, head = Lineage.of_chain(chain), chain[-1]
+    lineage, head = Lineage(zip(chain[1:], chain, strict=False)), chain[-1]
 
     @cache
     def age(version: int) -> int:

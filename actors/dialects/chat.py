@@ -1,72 +1,38 @@
-"""`/v1/chat/completions`: choices, deltas, and the token fields that vLLM adds to them."""
+"""`/v1/chat/completions` and `/v1/completions`: choices, deltas, and the token fields that vLLM adds to them.
 
-from collections.abc import Mapping, Sequence
+A text completion is a chat whose choices have a text in place of a message.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from actors.dialects.conversation import Conversation, Item, Role, as_json, dicts, merged, text_of, tool_call
-from actors.dialects.form import NULL, Fields, Merged, Tokens, error_text, objects, pack, value
-from actors.messages import ToolCall
+from actors.dialects.conversation import dicts
+from actors.dialects.form import FIELDS, NULL, UNKNOWN, Fields, Merged, Tokens, error_text, objects, pack, value
 
 _ABORTED = ("abort", "error")
-_ABORT_MARKS = (b'"abort"', b'"error"')
-
-
-class _Function(msgspec.Struct):
-    name: str | None = None
-    arguments: str | None = None
-
-
-class _CallDelta(msgspec.Struct):
-    index: int = 0
-    id: str | None = None
-    type: str | None = None
-    function: _Function | None = None
-
-
-class _Delta(msgspec.Struct):
-    role: str | None = None
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: list[_CallDelta] | None = None
-    function_call: _Function | None = None
+_MERGED = ("choices", "object", "error")
+"""Fields of events that are merged; the first and the last of them say of the others what holds for the answer."""
 
 
 class _ChoiceDelta(msgspec.Struct):
     index: int = 0
-    delta: _Delta | None = None
+    delta: dict[str, Any] | None = None
     text: str | None = None
     finish_reason: str | None = None
-    stop_reason: msgspec.Raw = NULL
     token_ids: list[int] | None = None
-    prompt_token_ids: msgspec.Raw = NULL
     logprobs: dict[str, msgspec.Raw] | None = None
+    stop_reason: msgspec.Raw = NULL
+    prompt_token_ids: msgspec.Raw = NULL
     weight_versions: msgspec.Raw = NULL
 
 
 class _Chunk(msgspec.Struct):
     choices: list[_ChoiceDelta] | None = None
     error: Any = None
-    id: msgspec.Raw = NULL
-    created: msgspec.Raw = NULL
-    model: msgspec.Raw = NULL
-    system_fingerprint: msgspec.Raw = NULL
-    service_tier: msgspec.Raw = NULL
-    prompt_token_ids: msgspec.Raw = NULL
-    prompt_logprobs: msgspec.Raw = NULL
-    usage: msgspec.Raw = NULL
-    kv_transfer_params: msgspec.Raw = NULL
-    metrics: msgspec.Raw = NULL
 
 
-_FIRST_OF_ALL = ("id", "created", "model", "system_fingerprint", "service_tier", "prompt_token_ids", "prompt_logprobs")
-_LAST_OF_ALL = ("usage", "kv_transfer_params", "metrics")
-_RARE = ("reasoning_content", "reasoning", "refusal")
-_OPENING, _CLOSING = 2, 3
-"""Events at either end of a stream that say what holds for all of it."""
 _CHUNKS = msgspec.json.Decoder(list[_Chunk])
 
 
@@ -74,143 +40,107 @@ class _Choice:
     """One choice of a stream, growing. Texts are kept in pieces: joining each would cost the square of the length."""
 
     def __init__(self, index: int) -> None:
-        self.index = index
-        self.role = "assistant"
+        self.made: dict[str, Any] = {"index": index, "finish_reason": None, "logprobs": None}
+        self.message: dict[str, Any] = {"content": None}
         self.texts: dict[str, list[str]] = {}
-        self.calls: dict[int, tuple[dict[str, str], list[str], list[str]]] = {}
-        self.function: tuple[list[str], list[str]] | None = None
-        self.finish: str | None = None
-        self.token_ids: list[int] | None = None
-        self.logprobs: dict[str, list[msgspec.Raw]] | None = None
-        self.other: dict[str, Any] = {}
+        self.calls: dict[int, tuple[dict[str, str], dict[str, list[str]]]] = {}
+        """By place; -1 is the one call of the old kind."""
+        self.logprobs: dict[str, list[bytes]] | None = None
 
     def add(self, part: _ChoiceDelta) -> None:
-        self.finish = part.finish_reason or self.finish
+        made = self.made
+        made["finish_reason"] = part.finish_reason or made["finish_reason"]
         if part.token_ids is not None:
-            if self.token_ids is None:
-                self.token_ids = part.token_ids
-            else:
-                self.token_ids += part.token_ids
+            made.setdefault("token_ids", []).extend(part.token_ids)
         if part.logprobs is not None:
-            self.logprobs = self.logprobs if self.logprobs is not None else {}
-            for key, raw in part.logprobs.items():
-                if raw != NULL:
-                    self.logprobs.setdefault(key, []).append(raw)
+            self.logprobs = self.logprobs or {}
+            for name, raw in part.logprobs.items():
+                if (entries := bytes(raw)).startswith(b"["):
+                    # Joined as text: nobody needs the entries one by one.
+                    self.logprobs.setdefault(name, []).append(entries[1:-1].strip())
         if part.stop_reason != NULL:
-            self.other["stop_reason"] = part.stop_reason
-        if part.weight_versions != NULL:
-            self.other["weight_versions"] = part.weight_versions
+            made["stop_reason"] = part.stop_reason
         if part.prompt_token_ids != NULL:
-            self.other.setdefault("prompt_token_ids", part.prompt_token_ids)
+            made["prompt_token_ids"] = part.prompt_token_ids
+        if part.weight_versions != NULL:
+            made["weight_versions"] = part.weight_versions
         if part.text is not None:
-            self.texts.setdefault("text", []).append(part.text)
-        if part.delta is not None:
-            self._add_delta(part.delta)
+            self.texts.setdefault("", []).append(part.text)
+        for name, said in part.delta.items() if part.delta else ():
+            if isinstance(said, str):
+                self.texts.setdefault(name, []).append(said)
+            elif name == "tool_calls":
+                for call in dicts(said):
+                    self._call(call.get("index", 0), call, call.get("function"))
+            elif name == "function_call":
+                self._call(-1, {}, said)
+            elif said is not None:
+                self.message[name] = said
 
-    def _add_delta(self, delta: _Delta) -> None:
-        self.role = delta.role or self.role
-        if delta.content is not None:
-            self.texts.setdefault("content", []).append(delta.content)
-        if delta.reasoning is not None or delta.reasoning_content is not None or delta.refusal is not None:
-            for name in _RARE:
-                text = getattr(delta, name)
-                if text is not None:
-                    self.texts.setdefault(name, []).append(text)
-        for part in delta.tool_calls or ():
-            head, names, arguments = self.calls.setdefault(part.index, ({"id": "", "type": "function"}, [], []))
-            head["id"] = part.id or head["id"]
-            head["type"] = part.type or head["type"]
-            if part.function is not None:
-                names.append(part.function.name or "")
-                arguments.append(part.function.arguments or "")
-        if delta.function_call is not None:
-            self.function = self.function or ([], [])
-            self.function[0].append(delta.function_call.name or "")
-            self.function[1].append(delta.function_call.arguments or "")
+    def _call(self, place: Any, told: dict[str, Any], function: Any) -> None:
+        head, texts = self.calls.setdefault(
+            place if isinstance(place, int) else 0, ({"id": "", "type": "function"}, {"name": [], "arguments": []})
+        )
+        for name in head:
+            head[name] = told.get(name) or head[name]
+        for name, pieces in texts.items():
+            text = function.get(name) if isinstance(function, dict) else function
+            if not isinstance(text, str | None):
+                raise msgspec.ValidationError(f"a call whose {name} is no text")
+            pieces.append(text or "")
 
-    def whole(self, text: bool) -> dict[str, Any]:
-        made: dict[str, Any] = {"index": self.index, "finish_reason": self.finish, "logprobs": self._logprobs()}
-        if text:
-            made["text"] = "".join(self.texts.get("text", ()))
-        else:
-            made["message"] = self._message()
-        if self.token_ids is not None:
-            made["token_ids"] = self.token_ids
-        return made | self.other
-
-    def _message(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": self.role, "content": None}
-        message |= {name: "".join(parts) for name, parts in self.texts.items() if name != "text"}
-        if self.calls:
-            message["tool_calls"] = [
-                {**head, "function": {"name": "".join(names), "arguments": "".join(arguments)}}
-                for _, (head, names, arguments) in sorted(self.calls.items())
-            ]
+    def whole(self) -> dict[str, Any]:
+        made, texts = self.made, {name: "".join(pieces) for name, pieces in self.texts.items()}
+        if self.logprobs is not None:
+            made["logprobs"] = {
+                name: msgspec.Raw(b"[" + b",".join(filter(None, pieces)) + b"]")
+                for name, pieces in self.logprobs.items()
+            }
+        if "" in texts:
+            return made | {"text": texts[""]}
+        message: dict[str, Any] = self.message | texts | {"role": "assistant"}
+        calls = [
+            (place, {**head, "function": {name: "".join(pieces) for name, pieces in told.items()}})
+            for place, (head, told) in sorted(self.calls.items())
+        ]
+        if calls:
             # The opening event says "" where the plain response says null.
             message["content"] = message["content"] or None
-        if self.function is not None:
-            names, arguments = self.function
-            message["function_call"] = {"name": "".join(names), "arguments": "".join(arguments)}
-        return message
-
-    def _logprobs(self) -> dict[str, msgspec.Raw] | None:
-        if self.logprobs is None:
-            return None
-        joined: dict[str, msgspec.Raw] = {}
-        for key, parts in self.logprobs.items():
-            inner = [bytes(part).strip() for part in parts]
-            if all(part.startswith(b"[") for part in inner):
-                # Lists of one event each, joined as text: nobody needs the entries one by one.
-                filled = [part[1:-1] for part in inner if part[1:-1].strip()]
-                joined[key] = msgspec.Raw(b"[" + b",".join(filled) + b"]")
+        for place, call in calls:
+            if place < 0:
+                message["function_call"] = call["function"]
             else:
-                joined[key] = parts[-1]
-        return joined
+                message.setdefault("tool_calls", []).append(call)
+        return made | {"message": message}
 
 
-def merge(events: Sequence[bytes], *, text: bool = False) -> Merged:
-    """As in `Dialect`; `text`: of text completions."""
+def merge(events: Sequence[bytes]) -> Merged:
     whole: dict[str, Any] = {}
     choices: dict[int, _Choice] = {}
-    error = ""
-    seen = False
+    error, seen = "", False
     # One decoding of all of them costs half of one for each.
-    chunks = _CHUNKS.decode(b"[" + b",".join(events) + b"]")
-    for number, chunk in enumerate(chunks):
+    for chunk in _CHUNKS.decode(b"[" + b",".join(events) + b"]"):
         if chunk.error is not None:
             error = error or error_text(chunk.error)
-        if chunk.choices is None:
-            continue
-        seen = True
-        if number < _OPENING or "id" not in whole:
-            _keep(whole, chunk, _FIRST_OF_ALL)
-        for part in chunk.choices:
-            choice = choices.get(part.index)
-            if choice is None:
-                choice = choices[part.index] = _Choice(part.index)
-            choice.add(part)
-    for chunk in reversed(chunks[-_CLOSING:]):
-        _keep(whole, chunk, _LAST_OF_ALL)
+        seen = seen or chunk.choices is not None
+        for part in chunk.choices or ():
+            if part.index not in choices:
+                choices[part.index] = _Choice(part.index)
+            choices[part.index].add(part)
     if not seen:
-        return Merged([msgspec.Raw(data) for data in events], False, error or "a stream of an unknown form")
-    whole["object"] = "text_completion" if text else "chat.completion"
-    whole["choices"] = [choices[index].whole(text) for index in sorted(choices)]
-    finished = all(choice.finish is not None and choice.finish not in _ABORTED for choice in choices.values())
+        return Merged([msgspec.Raw(data) for data in events], False, error or UNKNOWN)
+    for data in (*events[:2], *events[-3:]):
+        told = FIELDS.decode(data)
+        whole |= {name: raw for name, raw in told.items() if name not in _MERGED and raw != NULL}
+    made = [choices[index].whole() for index in sorted(choices)]
+    whole["object"] = "text_completion" if made and "text" in made[0] else "chat.completion"
+    whole["choices"] = made
+    finished = all(choice["finish_reason"] not in (None, *_ABORTED) for choice in made)
     return Merged(whole, finished and not error, error)
-
-
-def _keep(whole: dict[str, Any], chunk: _Chunk, names: Sequence[str]) -> None:
-    for name in names:
-        raw = getattr(chunk, name)
-        if raw != NULL:
-            whole.setdefault(name, raw)
 
 
 def ended(body: Fields) -> bool:
     """The engine did not give up in the middle and answer with what it had."""
-    raw = bytes(body.get("choices", NULL))
-    if not any(mark in raw for mark in _ABORT_MARKS):
-        return True
     return not any(value(choice, "finish_reason") in _ABORTED for choice in objects(body, "choices"))
 
 
@@ -219,85 +149,33 @@ class _Entry(msgspec.Struct):
     token: str = ""
 
 
-class _ChatLogProbs(msgspec.Struct):
+class _LogProbs(msgspec.Struct):
     content: list[_Entry] | None = None
     token_logprobs: list[float | None] | None = None
 
 
 _IDS = msgspec.json.Decoder(list[int] | None)
-_LOGPROBS = msgspec.json.Decoder(_ChatLogProbs | None)
+_LOGPROBS = msgspec.json.Decoder(_LogProbs | None)
 
 
-def tokens(body: Fields, *, where: str = "/v1/chat/completions") -> Tokens:
+def tokens(body: Fields) -> Tokens:
     choices = objects(body, "choices")
-    if len(choices) != 1:
-        return Tokens(why="several choices" if choices else f"no token ids from {where}")
-    choice = choices[0]
-    prompt = _IDS.decode(body.get("prompt_token_ids", NULL))
+    if len(choices) > 1:
+        return Tokens(why_no_tokens="several choices")
+    choice = choices[0] if choices else {}
+    where = "/v1/completions" if "text" in choice else "/v1/chat/completions"
+    ids, prompt = _IDS.decode(choice.get("token_ids", NULL)), _IDS.decode(body.get("prompt_token_ids", NULL))
     if prompt is None:
         # A text completion names them in the choice: it may have several prompts.
         prompt = _IDS.decode(choice.get("prompt_token_ids", NULL))
-    ids = _IDS.decode(choice.get("token_ids", NULL))
     if ids is None or prompt is None:
-        return Tokens(why=f"no token ids from {where}")
-    found = _LOGPROBS.decode(choice.get("logprobs", NULL))
-    if found is None:
-        return Tokens(why=f"no log-probs from {where}")
-    if found.content is not None:
-        logprobs = [entry.logprob for entry in found.content]
-    elif found.token_logprobs is not None and None not in found.token_logprobs:
-        logprobs = [logprob for logprob in found.token_logprobs if logprob is not None]
-    else:
-        return Tokens(why=f"no log-probs from {where}")
+        return Tokens(why_no_tokens=f"no token ids from {where}")
+    found = _LOGPROBS.decode(choice.get("logprobs", NULL)) or _LogProbs()
+    entries = found.content or []
+    logprobs = [entry.logprob for entry in entries] if found.content is not None else found.token_logprobs
+    if logprobs is None or None in logprobs:
+        return Tokens(why_no_tokens=f"no log-probs from {where}")
     packed = pack(prompt, ids, logprobs, value(choice, "weight_versions"))
-    return msgspec.structs.replace(packed, masked=_masked(ids, found.content)) if -1 in ids else packed
-
-
-def _masked(ids: Sequence[int], entries: Sequence[_Entry] | None) -> tuple[str, ...]:
-    """What stands in for each run of masked tokens (`adapters.redaction.tokens`)."""
-    told = entries or ()
-    return tuple(entry.token for at, entry in enumerate(told) if ids[at] == -1 and (at == 0 or ids[at - 1] != -1))
-
-
-_ROLES: dict[Any, Role] = {
-    "system": "system", "developer": "system", "assistant": "assistant", "tool": "tool", "function": "tool",
-}  # fmt: skip
-
-
-def read(request: Mapping[str, Any], response: Mapping[str, Any]) -> Conversation:
-    answers = [(choice.get("message"), cut_at_limit(choice)) for choice in dicts(response.get("choices"))]
-    return Conversation(
-        items=merged(_item(message) for message in dicts(request.get("messages"))),
-        answers=[_answer(answer, cut) for answer, cut in answers if isinstance(answer, dict) and answer],
-        tools=as_json(request.get("tools") or request.get("functions")),
-    )
-
-
-def cut_at_limit(choice: dict[str, Any]) -> bool:
-    """Whether the engine stopped at a limit of tokens."""
-    return choice.get("finish_reason") == "length"
-
-
-def _item(message: dict[str, Any]) -> Item:
-    said = message.get("role")
-    role = _ROLES.get(said, "user") if isinstance(said, str) else "user"
-    if role == "assistant":
-        return _answer(message)
-    call_id = message.get("tool_call_id") if role == "tool" else ""
-    return Item(role, text_of(message.get("content")), (), call_id if isinstance(call_id, str) else "")
-
-
-def _answer(message: dict[str, Any], cut: bool = False) -> Item:
-    calls: list[ToolCall] = []
-    for call in dicts(message.get("tool_calls")):
-        function = call.get("function")
-        if isinstance(function, dict):
-            calls.append(tool_call(function.get("name"), function.get("arguments"), call.get("id")))
-        elif isinstance(custom := call.get("custom"), dict):
-            calls.append(tool_call(custom.get("name"), custom.get("input"), call.get("id")))
-    if isinstance(old := message.get("function_call"), dict):
-        calls.append(tool_call(old.get("name"), old.get("arguments"), ""))
-    text = text_of(message.get("content"))
-    if not text and isinstance(refusal := message.get("refusal"), str):
-        text = refusal
-    return Item("assistant", text, tuple(calls), cut=cut)
+    # What stands in for each run of masked tokens (`adapters.redaction.tokens`).
+    masked = (one.token for at, one in enumerate(entries) if ids[at] == -1 and (at == 0 or ids[at - 1] != -1))
+    return msgspec.structs.replace(packed, masked=tuple(masked)) if -1 in ids else packed

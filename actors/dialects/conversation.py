@@ -7,7 +7,7 @@ write tool calls as text. `canonical` is what an answer and a client's echo of i
 import ast
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -21,7 +21,7 @@ _FLATTENED = "Calling tools:\n["
 _MAX_FLATTENED = 50_000
 _THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL)
 _EXACT = 2.0**53
-_JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -65,11 +65,14 @@ def merged(items: Iterable[Item]) -> list[Item]:
 
 
 def canonical(item: Item) -> bytes:
-    """The item as every client echoes it: no ids, no thoughts, no blanks that matter, arguments sorted."""
+    """The item as every client echoes it: no ids, no thoughts, no blanks that matter, arguments sorted. Of an answer
+    without a word nothing: many clients leave it out."""
     text = item.text
     if item.role == "assistant" and "<think>" in text:
         text = _THOUGHT.sub("", text)
     blank = " ".join(text.split())
+    if item.role == "assistant" and not (blank or item.calls or item.refs):
+        return b""
     calls = [(call.name, _arguments(call.arguments)) for call in item.calls]
     try:
         return _ENCODE((item.role, blank, calls))
@@ -86,24 +89,17 @@ def digest(*parts: bytes) -> str:
     return state.hexdigest()
 
 
-def text_of(content: Any) -> str:
-    """The text of a message's content, which is a string, a list of parts, or null."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    parts = [part if isinstance(part, str) else part.get("text") for part in content if isinstance(part, str | Mapping)]
-    return "\n".join(part for part in parts if isinstance(part, str))
+def parsed(data: bytes | str, decode: Callable[[bytes | str], Any] = msgspec.json.decode) -> Any:
+    """The JSON in `data`; None if it is none, or not of the form that `decode` wants."""
+    try:
+        return decode(data)
+    except DECODE_ERRORS:
+        return None
 
 
 def dicts(found: Any) -> list[dict[str, Any]]:
     """The objects in a JSON list; empty if the value is not a list."""
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-
-
-def as_json(tools: Any) -> bytes:
-    """A request's tool list, empty if it has none."""
-    return msgspec.json.encode(tools) if tools else b""
 
 
 def tool_call(name: Any, arguments: Any, call_id: Any) -> ToolCall:
@@ -118,7 +114,7 @@ def _arguments(text: str) -> Any:
         return {}
     try:
         found = msgspec.json.decode(text)
-    except _JSON_ERRORS:
+    except DECODE_ERRORS:
         return " ".join(text.split())
     # JavaScript writes 2.0 as 2.
     return _whole_numbers(found) if "." in text or "e" in text or "E" in text else found
@@ -137,22 +133,13 @@ def _unflattened(item: Item) -> Item:
     if len(rest) > _MAX_FLATTENED:
         return item
     try:
-        listed = ast.literal_eval("[" + rest.strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        listed = [(call["function"], call.get("id")) for call in ast.literal_eval("[" + rest.strip())]
+        calls = tuple(tool_call(function.get("name"), function.get("arguments"), key) for function, key in listed)
+        # A Python literal can hold what no JSON can.
+        msgspec.json.encode(calls)
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError, KeyError, AttributeError, OverflowError):
         return item
-    calls: list[ToolCall] = []
-    for call in listed if isinstance(listed, list) else ():
-        function = call.get("function") if isinstance(call, dict) else None
-        if not isinstance(function, dict):
-            return item
-        try:
-            found = tool_call(function.get("name"), function.get("arguments"), call.get("id"))
-            # A Python literal can hold what no JSON can.
-            f"{found.name}{found.arguments}{found.id}".encode()
-            calls.append(found)
-        except (TypeError, ValueError, OverflowError, RecursionError):
-            return item
-    return Item("assistant", text.rstrip(), item.calls + tuple(calls), "", item.refs)
+    return Item("assistant", text.rstrip(), item.calls + calls, "", item.refs)
 
 
 _ENCODE = msgspec.json.Encoder(order="sorted").encode

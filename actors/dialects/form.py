@@ -5,12 +5,12 @@ Values that nobody looks into stay as the bytes that the engine wrote (`msgspec.
 
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from actors.dialects.conversation import Conversation
+from actors.dialects.conversation import DECODE_ERRORS, parsed
 from actors.messages import VersionSpan, version_number
 
 Fields = dict[str, msgspec.Raw]
@@ -18,9 +18,9 @@ Fields = dict[str, msgspec.Raw]
 
 FIELDS = msgspec.json.Decoder(Fields)
 NULL = msgspec.Raw(b"null")
-TOKEN_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, ValueError, struct.error)
+UNKNOWN = "a stream of an unknown form"
+TOKEN_ERRORS = (*DECODE_ERRORS, TypeError, ValueError, struct.error)
 """What reading token fields of an unknown form may raise."""
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Merged(msgspec.Struct):
@@ -35,15 +35,15 @@ class Merged(msgspec.Struct):
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """The tokens of a response as the engine named them; all empty if one part is missing, and `why` says which."""
+    """The tokens of a response as the engine named them, fields of `Exchange`; all empty if one part is missing, and
+    `why_no_tokens` says which."""
 
     prompt_ids: bytes = b""
     response_ids: bytes = b""
     logprobs: bytes = b""
     versions: tuple[VersionSpan, ...] = ()
-    why: str = ""
+    why_no_tokens: str = ""
     masked: tuple[str, ...] = ()
-    """As in `Exchange`."""
 
 
 class Dialect(Protocol):
@@ -61,44 +61,28 @@ class Dialect(Protocol):
         """May raise `TOKEN_ERRORS`."""
         ...
 
-    def read(self, request: Mapping[str, Any], response: Mapping[str, Any], /) -> Conversation:
-        """What was said."""
-        ...
-
 
 def value(fields: Fields, name: str) -> Any:
     """The decoded field; None if it is missing or no JSON."""
-    raw = fields.get(name)
-    if raw is None:
-        return None
-    try:
-        return msgspec.json.decode(raw)
-    except DECODE_ERRORS:
-        return None
+    return parsed(fields[name]) if name in fields else None
 
 
 def objects(fields: Fields, name: str) -> list[Fields]:
     """The objects in the list under `name`; empty if there is no such list."""
-    raw = fields.get(name)
-    if raw is None:
-        return []
-    try:
-        return _OBJECTS.decode(raw)
-    except DECODE_ERRORS:
-        return []
+    return parsed(fields.get(name, NULL), _OBJECTS.decode) or []
 
 
-def pack(prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float], spans: Any = None) -> Tokens:
+def pack(prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[Any], spans: Any = None) -> Tokens:
     """The arrays as bytes, if there are as many log-probs as ids and all are finite.
 
     Raises:
         struct.error: an id that is no int32.
     """
     if len(ids) != len(logprobs):
-        return Tokens(why="token ids and log-probs differ in number")
+        return Tokens(why_no_tokens="token ids and log-probs differ in number")
     # The sum first, for speed: it is above the limit if one of them is.
     if not sum(map(abs, logprobs)) <= _LARGEST and not all(abs(logprob) <= _LARGEST for logprob in logprobs):
-        return Tokens(why="log-probs that are not finite")
+        return Tokens(why_no_tokens="log-probs that are not finite")
     # Twice as fast as numpy from lists of Python's integers.
     return Tokens(
         prompt_ids=struct.pack(f"<{len(prompt)}i", *prompt),
@@ -112,14 +96,10 @@ def version_spans(spans: Any, length: int) -> tuple[VersionSpan, ...]:
     """The spans that the engine names, within `length` tokens."""
     found: list[VersionSpan] = []
     for span in spans if isinstance(spans, list) else ():
-        if not isinstance(span, dict):
-            continue
-        start, end = span.get("start"), span.get("end")
-        if not isinstance(start, int) or not isinstance(end, int):
-            continue
-        start, end = max(0, start), min(length, end)
-        if start < end:
-            found.append(VersionSpan(version_number(str(span.get("version"))), start, end))
+        start, end = (span.get("start"), span.get("end")) if isinstance(span, dict) else (None, None)
+        if isinstance(start, int) and isinstance(end, int) and max(0, start) < min(length, end):
+            version = version_number(str(span.get("version")))
+            found.append(VersionSpan(version, max(0, start), min(length, end)))
     return tuple(found)
 
 

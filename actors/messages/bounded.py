@@ -1,7 +1,7 @@
 """`Bounded`: what is remembered by key, so much of it at most."""
 
 from collections import OrderedDict
-from typing import Any, TypeVar
+from typing import TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -19,7 +19,3 @@ class Bounded(OrderedDict[K, V]):
         self.move_to_end(key)
         while len(self) > self._limit:
             self.popitem(last=False)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # A copy is made with the limit, which OrderedDict's own way does not know of.
-        return Bounded, (self._limit,), None, None, iter(self.items())

@@ -51,24 +51,26 @@ def decode(data: bytes) -> AnyMessage:
 
 def decode_as(decoder: msgspec.msgpack.Decoder[Record], data: bytes) -> Record:
     """What `decoder` reads in `data`; raises as `decode`."""
+    fault: Exception | None = None
     try:
         message = decoder.decode(data)
+        if message.schema <= SCHEMA:
+            return message
     except _UNREADABLE as error:
-        raise _explained(data, error) from error
-    if message.schema > SCHEMA:
-        raise UnsupportedSchema(str(message.__struct_config__.tag), message.schema, SCHEMA)
-    return message
+        fault = error
+    raise _explained(data, fault) from fault
 
 
-def _explained(data: bytes, error: Exception) -> MessageError:
+def _explained(data: bytes, fault: Exception | None) -> MessageError:
     """A newer schema explains a failure better than the field that is at fault."""
     try:
-        envelope = _envelope.decode(data)
+        found = _envelope.decode(data)
     except _UNREADABLE:
-        return MalformedMessage(f"no message: {error}")
-    if envelope.schema > SCHEMA:
-        return UnsupportedSchema(envelope.type, envelope.schema, SCHEMA)
-    return MalformedMessage(f"{envelope.type} message: {error}")
+        return MalformedMessage(f"no message: {fault}")
+    if found.schema <= SCHEMA:
+        return MalformedMessage(f"{found.type} message: {fault}")
+    told = f"{found.type} message has schema {found.schema}, this process reads up to {SCHEMA}"
+    return UnsupportedSchema(f"{told}: upgrade it before its peers")
 
 
 def kind_of(data: bytes) -> str:

@@ -16,9 +16,3 @@ class MalformedMessage(MessageError):
 
 class UnsupportedSchema(MessageError):
     """The message was written by a newer version of evolved."""
-
-    def __init__(self, kind: str, found: int, known: int) -> None:
-        super().__init__(
-            f"{kind} message has schema {found}, this process reads up to {known}: upgrade it before its peers"
-        )
-        self.kind, self.found, self.known = kind, found, known

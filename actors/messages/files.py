@@ -18,12 +18,10 @@ Sync = Literal["none", "file", "directory"]
 
 
 @contextlib.contextmanager
-def writing_whole(
-    path: Path, *, mode: int = 0o666, sync: Sync = "file", exclusive: bool = False
-) -> Generator[IO[bytes]]:
+def writing_whole(path: Path, *, mode: int = 0o666, sync: Sync = "file") -> Generator[IO[bytes]]:
     """A file to write to that gets the name `path` at the end, in the place of what is there; after any exception
-    `path` is as it was. `exclusive`: an existing file stays (FileExistsError). A directory or a device is refused:
-    renaming a file to /dev/null would take it from the whole machine.
+    `path` is as it was. A directory or a device is refused: renaming a file to /dev/null would take it from the whole
+    machine.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -35,19 +33,16 @@ def writing_whole(
             file.flush()
             if sync != "none":
                 os.fsync(descriptor)
-        if exclusive:
-            os.link(aside, path)
-        else:
-            os.replace(aside, path)
+        os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
     if sync == "directory":
         fsync(path.parent)
 
 
-def write_whole(path: Path, content: bytes, *, mode: int = 0o666, sync: Sync = "file", exclusive: bool = False) -> None:
+def write_whole(path: Path, content: bytes, *, mode: int = 0o666, sync: Sync = "file") -> None:
     """Give `path` this content; see `writing_whole`."""
-    with writing_whole(path, mode=mode, sync=sync, exclusive=exclusive) as file:
+    with writing_whole(path, mode=mode, sync=sync) as file:
         file.write(content)
 
 

@@ -4,7 +4,7 @@ Versions form a tree: going back means that the next update has an older parent.
 version that sampled a run and the one that is trained: after a rollback from v10 to v0, runs of v0 are fresh.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from actors.messages.bounded import Bounded
 
@@ -19,11 +19,6 @@ class Lineage:
         self._parents: Bounded[int, int] = Bounded(REMEMBERED)
         for version, parent in sorted(parents):
             self.add(version, parent)
-
-    @classmethod
-    def of_chain(cls, chain: Sequence[int]) -> "Lineage":
-        """One branch alone: the versions that led to the last one, oldest first."""
-        return cls(zip(chain[1:], chain, strict=False))
 
     def add(self, version: int, parent: int) -> None:
         """`version` was made out of `parent`; a parent is older than its child, anything else is ignored."""

@@ -4,6 +4,8 @@ The tap only copies: understanding a response (merging a stream, reading token i
 for, so it happens in the recorder, in `adapters.intake.tap`. These records touch no disk and travel on no stream.
 """
 
+from functools import partial
+
 import msgspec
 
 from actors.messages.base import Message
@@ -46,8 +48,5 @@ class RawExchange(Message, frozen=True, kw_only=True, tag="raw_exchange"):
 
 
 _decoder: msgspec.msgpack.Decoder[RawExchange | Feedback] = msgspec.msgpack.Decoder(RawExchange | Feedback)
-
-
-def decode_raw(data: bytes) -> RawExchange | Feedback:
-    """The record in `data`."""
-    return decode_as(_decoder, data)
+decode_raw = partial(decode_as, _decoder)
+"""The record in some bytes."""

@@ -5,6 +5,7 @@ continues a row if its prompt begins with exactly the ids of the row. Where a cl
 does not, and begins another: so every token stands behind exactly the ids that it was sampled behind.
 """
 
+import msgspec
 import numpy as np
 
 from actors.messages.base import pack_array, steps_array
@@ -14,8 +15,24 @@ from actors.messages.trajectory import TokenRow
 _NOTHING = Processing()
 
 
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+    """The tokens of a call, bytes as in `Exchange`; `response_ids`, `logprobs` and `versions` are of one length."""
+
+    prompt_ids: bytes = b""
+    response_ids: bytes = b""
+    logprobs: bytes = b""
+    versions: bytes = b""
+    """int32, -1 where nobody says."""
+    redacted: bool = False
+    """They are those of a context that something was taken out of."""
+    stand_in: bytes = b""
+    """uint8, 1 on ids of placeholders, which nobody sampled; empty without."""
+    masked: int = 0
+    """Sampled tokens that are gone."""
+
+
 class RowBuilder:
-    """One `TokenRow`. Ids and versions are int32 bytes, log-probs float32 bytes, as in `Exchange`."""
+    """One `TokenRow`."""
 
     def __init__(
         self, temperature: float, hint: tuple[int, int] = (0, 0), *, redacted: bool = False,
@@ -38,26 +55,18 @@ class RowBuilder:
         # All are whole int32 tokens, so a prefix in bytes is a prefix in tokens.
         return prompt.startswith(self._ids)
 
-    def extend(
-        self, step: int, *, prompt: bytes, sampled: bytes, logprobs: bytes, versions: bytes, stand_in: bytes = b"",
-        masked: int = 0,
-    ) -> None:  # fmt: skip
-        """Take in the turn of step `step`, whose `prompt` continues the row; one log-prob and version a sampled id.
-
-        Args:
-            stand_in: uint8, 1 on ids of `sampled` that are placeholders and nobody sampled; empty if none is.
-            masked: how many sampled tokens they stand for.
-        """
-        context = len(prompt) // 4 - len(self)
-        self._ids = prompt + sampled
-        self._masked += masked
+    def extend(self, step: int, turn: Sampled) -> None:
+        """Take in the turn of step `step`, whose prompt continues the row."""
+        context = len(turn.prompt_ids) // 4 - len(self)
+        self._ids = turn.prompt_ids + turn.response_ids
+        self._masked += turn.masked
         # Repeated as bytes: a list of numbers would take longer than all else here.
-        own = pack_array(step, "<i2") * (len(sampled) // 4)
-        if stand_in:
-            own = pack_array(np.where(np.frombuffer(stand_in, np.uint8) > 0, -1, step), "<i2")
+        own = pack_array(step, "<i2") * (len(turn.response_ids) // 4)
+        if turn.stand_in:
+            own = pack_array(np.where(np.frombuffer(turn.stand_in, np.uint8) > 0, -1, step), "<i2")
         self._steps += (b"\xff\xff" * context, own)
-        self._logprobs += (bytes(4 * context), logprobs)
-        self._versions += (b"\xff" * 4 * context, versions)
+        self._logprobs += (bytes(4 * context), turn.logprobs)
+        self._versions += (b"\xff" * 4 * context, turn.versions)
 
     def assume(self, version: int) -> None:
         """All that was sampled so far is of `version`."""
@@ -67,13 +76,7 @@ class RowBuilder:
     def pack(self) -> TokenRow:
         """The row so far."""
         return TokenRow(
-            ids=self._ids,
-            step=b"".join(self._steps),
-            logprobs=b"".join(self._logprobs),
-            versions=b"".join(self._versions),
-            hint=self._hint,
-            temperature=self.temperature,
-            processing=self.processing,
-            redacted=self.redacted,
-            masked=self._masked,
-        )
+            ids=self._ids, step=b"".join(self._steps), logprobs=b"".join(self._logprobs),
+            versions=b"".join(self._versions), hint=self._hint, temperature=self.temperature,
+            processing=self.processing, redacted=self.redacted, masked=self._masked,
+        )  # fmt: skip

@@ -8,11 +8,8 @@ from typing import Any, cast
 import msgspec
 
 
-class Processing(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done to a model's logits, beside the temperature, before a token is drawn; by default nothing.
-
-    In the order of vLLM (0.32, `v1/sample/sampler.py`): a grammar masks, penalties, temperature, min_p, top_k, top_p.
-    """
+class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request or an engine's defaults say by a number, beside the temperature; by default nothing is done."""
 
     top_p: float = 1.0
     """Smallest set of tokens whose probability reaches this; 1 for all."""
@@ -26,6 +23,17 @@ class Processing(msgspec.Struct, frozen=True, kw_only=True):
     """Subtracted from the logits of tokens that the answer has had."""
     frequency_penalty: float = 0.0
     """The same, times how often."""
+
+
+NUMBERS = Numbers.__struct_fields__
+
+
+class Processing(Numbers, frozen=True, kw_only=True):
+    """What is done to a model's logits, beside the temperature, before a token is drawn; by default nothing.
+
+    In the order of vLLM (0.32, `v1/sample/sampler.py`): a grammar masks, penalties, temperature, min_p, top_k, top_p.
+    """
+
     grammar: bool = False
     """A grammar masked tokens that did not fit, wherever it said so: a form of the answer, a forced or strict tool."""
 
@@ -35,33 +43,20 @@ class Processing(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, grammar=False) == Processing()
 
 
-NUMBERS = ("top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
-"""Fields of `Processing` that a request or an engine's defaults name alike."""
-
-
-class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+class Sampling(Numbers, frozen=True, kw_only=True):
     """How the response was sampled; decides what its log-probs are of."""
 
     temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
     unsaid: tuple[str, ...] = ()
-    """Which of these the request left to the engine's defaults."""
+    """Which of the numbers the request left to the engine's defaults."""
     bent_by: str = ""
     """What else masked or bent the distribution: one of `GRAMMARS`, or the name of the request's field."""
 
     @property
     def processing(self) -> Processing:
         """What the learner must do to its own logits, beside the temperature."""
-        return Processing(
-            top_p=self.top_p, top_k=self.top_k, min_p=self.min_p, repetition_penalty=self.repetition_penalty,
-            presence_penalty=self.presence_penalty, frequency_penalty=self.frequency_penalty,
-            grammar=self.bent_by in GRAMMARS,
-        )  # fmt: skip
+        numbers = {name: getattr(self, name) for name in NUMBERS}
+        return Processing(**numbers, grammar=self.bent_by in GRAMMARS)
 
 
 GRAMMARS = ("forced tool choice", "structured output", "strict tools")

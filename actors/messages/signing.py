@@ -16,7 +16,6 @@ import fcntl
 import math
 import os
 import stat
-import threading
 from collections.abc import Generator, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -47,9 +46,7 @@ class SigningKey:
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
-        self.public_pem = private.public_key().public_bytes(
-            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-        ).decode()  # fmt: skip
+        self.public_pem = _pem(private.public_key())
         self.fingerprint = fingerprint(private.public_key())
 
     @classmethod
@@ -59,17 +56,19 @@ class SigningKey:
         nothing is to be done on one machine; a key that somebody brought is only if there is no such file. Raises
         BadKey.
         """
+        useless = BadKey(
+            f"{path} holds no ed25519 private key in PEM, or one behind a passphrase; move it away and start again to "
+            "have one made, or write one with: openssl genpkey -algorithm ed25519"
+        )
         try:
             made = not path.exists() and _make(path)
-            content = path.read_bytes()
+            private = serialization.load_pem_private_key(path.read_bytes(), password=None)
         except OSError as error:
             raise BadKey(f"{path}: {error.strerror}; it must be readable by its owner, who signs with it") from error
-        try:
-            private = serialization.load_pem_private_key(content, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            raise BadKey(_no_private(path)) from error
+            raise useless from error
         if not isinstance(private, Ed25519PrivateKey):
-            raise BadKey(_no_private(path))
+            raise useless
         key = cls(private)
         if made or not trusted.exists():
             trust(trusted, key.public_pem)
@@ -81,7 +80,7 @@ class SigningKey:
 
 
 class PublicKeys:
-    """The public keys in a file, for who checks; read again when the file changes. Thread-safe."""
+    """The public keys in a file, for who checks; read whenever they are asked for."""
 
     def __init__(self, path: Path) -> None:
         """
@@ -89,79 +88,55 @@ class PublicKeys:
             path: need not be there yet: it appears when the signer starts first, or is brought by a person.
         """
         self.path = path
-        self._seen: tuple[int, int, int] | None = None
-        self._keys: tuple[Ed25519PublicKey, ...] = ()
-        self._lock = threading.Lock()
-
-    def signer(self, kind: Kind, content: bytes, signature: str) -> str:
-        """Fingerprint of the key that signed `content`; empty if none of ours did."""
-        try:
-            raw = bytes.fromhex(signature)
-        except ValueError:
-            return ""
-        for key in self.keys():
-            with contextlib.suppress(InvalidSignature):
-                key.verify(raw, _statement(kind, content))
-                return fingerprint(key)
-        return ""
 
     def problem(self, kind: Kind, content: bytes, signature: str) -> str:
         """Why `signature` on `content` does not count, and what to do about it; empty if it does."""
-        try:
-            if self.signer(kind, content, signature):
-                return ""
-        except BadKey as error:
-            return str(error)
         if not signature:
             return f"the {kind} is not signed"
+        try:
+            for key in self.keys():
+                # No hex is a signature by nobody.
+                with contextlib.suppress(InvalidSignature, ValueError):
+                    key.verify(bytes.fromhex(signature), _statement(kind, content))
+                    return ""
+        except BadKey as error:
+            return str(error)
         return (
             f"the {kind}'s signature is by none of the keys in {self.path}; if the signer has a new key, add its "
             f"public key to that file (evolved provenance trust); if not, somebody changed the {kind}"
         )
 
-    def keys(self) -> tuple[Ed25519PublicKey, ...]:
+    def keys(self) -> list[Ed25519PublicKey]:
         """The keys, in the file's order.
 
         Raises:
             BadKey: no such file, one that others may write to, or a block in it that is no ed25519 public key.
         """
-        with self._lock:
-            try:
-                found = self.path.stat()
-                if found.st_mode & _OTHERS_WRITE:
-                    raise BadKey(f"{self.path}: others may write to it; chmod go-w it")
-                seen = (found.st_mtime_ns, found.st_size, found.st_ino)
-                if seen != self._seen:
-                    self._keys = tuple(parse(self.path.read_text(), str(self.path)))
-                    self._seen = seen
-            except (OSError, UnicodeDecodeError) as error:
-                raise BadKey(
-                    f"no public keys: {self.path}: {getattr(error, 'strerror', None) or error}; the signer makes it "
-                    "when it first starts; copy it from there (evolved provenance show), or add a key to it (evolved "
-                    "provenance trust)"
-                ) from error
-            return self._keys
+        try:
+            if self.path.stat().st_mode & _OTHERS_WRITE:
+                raise BadKey(f"{self.path}: others may write to it; chmod go-w it")
+            return list(parse(self.path.read_text(), str(self.path)))
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadKey(
+                f"no public keys: {self.path}: {getattr(error, 'strerror', None) or error}; the signer makes it when "
+                "it first starts; copy it from there (evolved provenance show), or add a key to it (evolved "
+                "provenance trust)"
+            ) from error
 
 
 def trust(path: Path, pem: str) -> bool:
     """Add the public keys in `pem` to the file at `path`; False if all are there already."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(path.parent):
+        with _locked(path):
             before = path.read_text(encoding="utf-8") if path.exists() else ""
             known = {fingerprint(key) for key in parse(before, str(path))} if before.strip() else set[str]()
             fresh = [key for key in parse(pem, "the key to be trusted") if fingerprint(key) not in known]
-            if not fresh:
-                return False
-            blocks = [
-                key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
-                for key in fresh
-            ]
-            text = "".join([before if not before or before.endswith("\n") else f"{before}\n", *blocks])
-            write_whole(path, text.encode(), mode=0o644)
+            if fresh:
+                lines = [*before.splitlines(), *(_pem(key).rstrip() for key in fresh), ""]
+                write_whole(path, "\n".join(lines).encode(), mode=0o644)
+            return bool(fresh)
     except (OSError, UnicodeDecodeError) as error:
         raise BadKey(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    return True
 
 
 def parse(text: str, where: str) -> Iterator[Ed25519PublicKey]:
@@ -237,29 +212,27 @@ def _statement(kind: Kind, content: bytes) -> bytes:
     return f"evolved {kind} sha256:{sha256(content).hexdigest()}\n".encode()
 
 
-def _no_private(path: Path) -> str:
-    return (
-        f"{path} holds no ed25519 private key in PEM, or one behind a passphrase; move it away and start again to have "
-        "one made, or write one with: openssl genpkey -algorithm ed25519"
-    )
+def _pem(key: Ed25519PublicKey) -> str:
+    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def _make(path: Path) -> bool:
-    """Whether the key that is now at `path` is one that we made."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    pem = Ed25519PrivateKey.generate().private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    try:
-        write_whole(path, pem, mode=0o600, exclusive=True)
-    except FileExistsError:  # another process was faster; its key is the key
-        return False
-    return True
+    """Whether the key that is now at `path` is one that we made: of two processes one makes it."""
+    with _locked(path):
+        if path.exists():
+            return False
+        pem = Ed25519PrivateKey.generate().private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        write_whole(path, pem, mode=0o600)
+        return True
 
 
 @contextlib.contextmanager
-def _locked(directory: Path) -> Generator[None]:
-    descriptor = os.open(directory, os.O_RDONLY)
+def _locked(path: Path) -> Generator[None]:
+    """Alone, among who keeps to it, with the directory of `path`, which is made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

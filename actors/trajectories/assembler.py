@@ -14,7 +14,6 @@ memory, bounded, and is rebuilt from the store at every start.
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-import msgspec
 import structlog
 
 from actors.messages import Exchange, Feedback, Message
@@ -23,11 +22,11 @@ from actors.store import Beside, Joined, Store, stitchable
 from actors.system.actor import Actor, Output, Received, Result
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
 from actors.trajectories.builder import build
-from actors.trajectories.engine_defaults import Defaulting, EngineDefaults
+from actors.trajectories.engine_defaults import Ask, EngineDefaults
 from actors.trajectories.link_keys import Signal, of_run
 from actors.trajectories.parsed_exchange import ParsedExchange, read_turn
-from actors.trajectories.rerendering import Rerenderer, Sampled
-from actors.trajectories.stitching import Closing, Limits, Stitcher
+from actors.trajectories.rerendering import Rerenderer
+from actors.trajectories.stitching import Limits, Stitcher
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED_TRAJECTORIES = 2000
@@ -52,8 +51,7 @@ class Assembler(Actor):
         serving: Callable[[str, float, float], int] = lambda engine, started, ended: -1,
         ticks: Callable[[], float] | None = None,
         engine: Engine | None = None,
-        engines: Mapping[str, Defaulting] | None = None,
-        idle_seconds: float = 900.0,
+        engines: Mapping[str, Ask] | None = None,
         processed_logprobs: Collection[str] = (),
         limits: Limits | None = None,
     ) -> None:
@@ -64,8 +62,8 @@ class Assembler(Actor):
             ticks: seconds that no setting of the clock moves, for how long a trajectory has been idle: an hour that is
                 skipped must not close all of them, nor one that comes twice keep them open. None: `clock`.
             engine: renders what redaction left of a prompt; without one, redacted runs are not trained on.
-            engines: say how they sample what a request does not speak of; of others it is taken that they do nothing.
-            idle_seconds: without a call for so long, a trajectory is over.
+            engines: ask each how it samples what a request does not speak of; of others it is taken that they do
+                nothing.
             processed_logprobs: engines, by the names of the tap's upstreams, that give log-probs of what they sampled
                 from (vLLM: `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k, min_p and penalties
                 do not hinder training.
@@ -75,7 +73,7 @@ class Assembler(Actor):
         self._store, self._clock, self._serving = store, clock, serving
         self._processed_logprobs = processed_logprobs
         self._ticks = ticks or clock
-        self._limits = msgspec.structs.replace(limits or Limits(), idle_seconds=idle_seconds)
+        self._limits = limits or Limits()
         self._stitcher = Stitcher(self._limits)
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why> (calls), side_calls, failed, other_endpoint,
@@ -97,11 +95,8 @@ class Assembler(Actor):
             self._stitcher.remember_keys(of_run(run), run.id, run.ended)
         for call_id, tenant, run_id in await self._store.calls_beside(_REMEMBERED_TRAJECTORIES):
             self._stitcher.remember_keys([("x", tenant, call_id)], run_id, 0.0)
-        opened = await self._store.open_exchanges(self._limits.max_turns)
-        rerendered = await self._rerender([one for one in opened if one.redacted], self._version)
-        await self._defaults.look(opened)
-        for exchange in opened:
-            self._stitcher.add(self._read(exchange, rerendered), now)
+        for turn in await self._read(await self._store.open_exchanges(self._limits.max_turns)):
+            self._stitcher.add(turn, now)
         since = self._clock() - self._limits.feedback_seconds
         for feedback in reversed(await self._store.unjoined_feedback(since, self._limits.max_feedback)):
             self._stitcher.hear(feedback, now)
@@ -110,43 +105,35 @@ class Assembler(Actor):
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Exchanges first, then what was said of them: within a batch their order means nothing."""
         messages = [received.message for received in batch]
-        records: list[Message] = []
-        closings: list[Closing] = []
-        redacted = [one for one in messages if isinstance(one, Exchange) and one.redacted and stitchable(one)]
-        rerendered = await self._rerender(redacted, self._version)
-        self.counts["unrendered"] = self._rerender.failed
-        await self._defaults.look(one for one in messages if isinstance(one, Exchange))
-        for message in messages:
-            if isinstance(message, Exchange):
-                closings += self._take(message, records, rerendered)
+        exchanges = [message for message in messages if isinstance(message, Exchange)]
+        for turn in await self._read([one for one in exchanges if stitchable(one)]):
+            self.counts["duplicate"] += not self._stitcher.add(turn, self._ticks())
+        for exchange in exchanges:
+            if not stitchable(exchange):
+                self.counts["other_endpoint" if 0 < exchange.status < 400 else "failed"] += 1
+        records: list[Message] = [*exchanges]
         for message in messages:
             if isinstance(message, Feedback):
                 records.append(message)
                 await self._hear(message, records)
-        return self._result(records, [*closings, *self._stitcher.close_due(self._ticks())])
+        return self._result(records)
 
     async def tick(self) -> Result:
         """Close what is due."""
-        return self._result([], self._stitcher.close_due(self._ticks()))
+        return self._result([])
 
-    def _take(self, exchange: Exchange, records: list[Message], rerendered: Mapping[str, Sampled]) -> list[Closing]:
-        records.append(exchange)
-        if not stitchable(exchange):
-            answered = 0 < exchange.status < 400
-            self.counts["other_endpoint" if answered else "failed"] += 1
-            return []
-        turn = self._read(exchange, rerendered)
-        if not self._stitcher.add(turn, self._ticks()):
-            self.counts["duplicate"] += 1
-            return []
-        long = self._stitcher.close_long(turn)
-        return [long] if long is not None else []
-
-    def _read(self, exchange: Exchange, rerendered: Mapping[str, Sampled]) -> ParsedExchange:
-        return read_turn(
-            self._defaults.applied(exchange), self._processed_logprobs, self._version(exchange),
-            rerendered=rerendered.get(exchange.id),
-        )  # fmt: skip
+    async def _read(self, exchanges: Sequence[Exchange]) -> list[ParsedExchange]:
+        """What was said, with the tokens and the sampling that their engines tell of."""
+        rerendered = await self._rerender(exchanges, self._version)
+        self.counts["unrendered"] = self._rerender.failed
+        await self._defaults.look(exchanges)
+        return [
+            read_turn(
+                self._defaults.applied(exchange), self._processed_logprobs, self._version(exchange),
+                rerendered=rerendered.get(exchange.id),
+            )
+            for exchange in exchanges
+        ]  # fmt: skip
 
     def _version(self, exchange: Exchange) -> int:
         if exchange.versions or not (exchange.response_ids or exchange.redacted):
@@ -162,9 +149,10 @@ class Assembler(Actor):
             records.append(joined)
             self.counts["late_feedback"] += 1
 
-    def _result(self, records: list[Message], closings: Sequence[Closing]) -> Result:
+    def _result(self, records: list[Message]) -> Result:
+        """Close what is due, beside `records`."""
         outputs: list[Output] = []
-        for closing in closings:
+        for closing in self._stitcher.close_due(self._ticks()):
             self.links.update((link.signal, link.confidence) for link in closing.links.values())
             built = build(closing)
             run = built.run

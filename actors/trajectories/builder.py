@@ -4,13 +4,13 @@ Pure: the same closing gives the same trajectory in every process, its id includ
 """
 
 from collections.abc import Sequence
-from typing import Literal, cast
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from actors.messages import Feedback, RowBuilder, Step, TokenRow, Trajectory, derived_id, ids_array
+from actors.trajectories.link_keys import meant, named
 from actors.trajectories.parsed_exchange import Answer, ParsedExchange
 from actors.trajectories.roles import handoffs, roles_of
 from actors.trajectories.side_calls import main_line
@@ -20,24 +20,19 @@ MOSTLY_MASKED = "redacted too much"
 MOST_MASKED = 0.5
 """Share of a run's sampled tokens that may be masked. Beyond it more of what the model did is gone than is left, and
 the outcome is hardly that of the rest."""
+Turns = Sequence[ParsedExchange]
 
 
 class Built(msgspec.Struct, frozen=True, kw_only=True):
     """A trajectory, and what is beside it."""
 
     run: Trajectory
-    turns: list[ParsedExchange]
-    beside: list[ParsedExchange]
+    turns: Turns
+    beside: Turns
     """Calls off its main line: titles, summaries, retries. They are kept, and no step of anything."""
     feedback: list[Feedback]
     aside: list[Feedback]
     """Feedback that names calls beside it alone: it says nothing of how the trajectory went."""
-
-
-def trajectory_id(turns: Sequence[ParsedExchange]) -> str:
-    """The id that follows from the tenant, the explicit id if there is one, and the first exchange."""
-    first = turns[0]
-    return derived_id("trajectory", first.tenant, first.explicit, first.id)
 
 
 def build(closing: Closing) -> Built:
@@ -45,30 +40,28 @@ def build(closing: Closing) -> Built:
     turns = main_line(closing.turns)
     main = {turn.id for turn in turns}
     beside = [turn for turn in closing.turns if turn.id not in main]
-    own, others = _names(turns), _names(beside)
-    about: list[Feedback] = []
+    own, others = ({key for turn in some for key in named(turn)} for some in (turns, beside))
+    feedback: list[Feedback] = []
     aside: list[Feedback] = []
     for heard in closing.feedback:
-        meant = {heard.exchange_id, heard.response_id, heard.custom_id} - {""}
+        keys = set(meant(heard))
         # Who rates a title does not rate the work; who names the trajectory means its main line.
-        of_others = not heard.trajectory_id and meant & others and not meant & own
-        (aside if of_others else about).append(heard)
-    run = _build(closing, turns, about)
-    return Built(run=run, turns=turns, beside=beside, feedback=about, aside=aside)
+        (aside if keys & others and not keys & own else feedback).append(heard)
+    return Built(run=_run(closing, turns, feedback), turns=turns, beside=beside, feedback=feedback, aside=aside)
 
 
-def _build(closing: Closing, turns: Sequence[ParsedExchange], feedback: Sequence[Feedback]) -> Trajectory:
-    roles = roles_of(turns)
+def _run(closing: Closing, turns: Turns, feedback: Sequence[Feedback]) -> Trajectory:
+    first, roles = turns[0], roles_of(turns)
     rows, where = _rows(turns, roles)
     taught = [turn for turn in turns if not turn.why_not]
-    why_not = _too_much(taught) if taught else turns[0].why_not
+    why_not = _too_much(taught) if taught else first.why_not
     answers = [_answer(turns, number) for number in range(len(turns))]
     steps = tuple(
         Step(
             exchange_id=turn.id,
             response_id=turn.response_id,
             text=answers[number].text,
-            tool_calls=answers[number].tool_calls,
+            tool_calls=answers[number].calls,
             observation=_observation(turns, roles, number, answers[number]),
             row=where[number],
             role=roles[number],
@@ -78,27 +71,26 @@ def _build(closing: Closing, turns: Sequence[ParsedExchange], feedback: Sequence
         for number, turn in enumerate(turns)
     )
     versions = np.concatenate([_versions(turn) for turn in turns])
-    links = [closing.links[turn.id].confidence for turn in turns if turn.id in closing.links]
     return Trajectory(
-        id=trajectory_id(turns),
+        id=derived_id("trajectory", first.tenant, first.explicit, first.id),
         source="production",
-        tenant=turns[0].tenant,
-        caller=turns[0].caller,
-        goal=turns[0].goal,
+        tenant=first.tenant,
+        caller=first.caller,
+        goal=first.goal,
         tools=turns[-1].tools,
         steps=steps,
         rows=rows,
         outcome=outcome_of(feedback),
-        closed_by=cast(Literal["feedback", "idle", "limit"], closing.closed_by),
-        started=turns[0].started,
+        closed_by=closing.closed_by,
+        started=first.started,
         ended=max(turn.ended for turn in turns),
         trainable=not why_not,
         why_not=why_not,
-        confidence=min(links, default=1.0),
+        confidence=min((closing.links[turn.id].confidence for turn in turns if turn.id in closing.links), default=1.0),
         min_version=int(versions.min()) if versions.size else -1,
         max_version=int(versions.max()) if versions.size else -1,
         continues=closing.continues,
-        resumed_with=turns[0].observation if closing.continues and not turns[0].results else "",
+        resumed_with=first.observation if closing.continues and not first.results else "",
         handoffs=handoffs(turns, roles),
     )
 
@@ -110,7 +102,7 @@ def _versions(turn: ParsedExchange) -> npt.NDArray[np.int32]:
     return versions[versions >= 0] if turn.why_not else versions
 
 
-def _too_much(turns: Sequence[ParsedExchange]) -> str:
+def _too_much(turns: Turns) -> str:
     """Why a run is not trained on whose answers are mostly placeholders; empty if they are not."""
     masked = sum(turn.tokens.masked for turn in turns)
     left = sum(len(turn.tokens.response_ids) // 4 - sum(turn.tokens.stand_in) for turn in turns)
@@ -127,37 +119,30 @@ def outcome_of(feedback: Sequence[Feedback]) -> float | None:
     return None if best is None else best.outcome
 
 
-def _names(turns: Sequence[ParsedExchange]) -> set[str]:
-    return {name for turn in turns for name in (turn.id, turn.response_id, turn.custom_id)} - {""}
-
-
-def _answer(turns: Sequence[ParsedExchange], number: int) -> Answer:
+def _answer(turns: Turns, number: int) -> Answer:
     """What the model said: of several choices the one that the agent went on with, of a mirrored call its echo."""
     turn = turns[number]
     later = turns[number + 1] if number + 1 < len(turns) else None
-    if turn.mirrored and not turn.answers:
-        follows = later is not None and later.depth == turn.depth + 1
-        return later.echo if follows and later is not None and later.echo is not None else Answer()
+    if later is not None and later.echo is not None and later.depth == turn.depth + 1:
+        return later.echo
     if later is not None and len(turn.answers) > 1:
         known = set(later.answered)
         for answer in turn.answers:
-            if answer.future == later.history or any(call.id in known for call in answer.tool_calls if call.id):
+            if answer.future == later.history or any(call.id in known for call in answer.calls if call.id):
                 return answer
-    return turn.answers[0] if turn.answers else Answer()
+    return turn.answers[0] if turn.answers else Answer("assistant")
 
 
-def _observation(turns: Sequence[ParsedExchange], roles: Sequence[str], number: int, answer: Answer) -> str:
-    calls = {call.id for call in answer.tool_calls if call.id}
+def _observation(turns: Turns, roles: Sequence[str], number: int, answer: Answer) -> str:
+    calls = {call.id for call in answer.calls if call.id}
     for later in turns[number + 1 :]:
         if calls.intersection(later.answered):
             return later.observation
-    if number + 1 == len(turns):
-        return ""
-    following = turns[number + 1]
-    if roles[number] == roles[number + 1] or _follows(following, answer):
-        return following.observation
+    following = turns[number + 1 :]
+    if following and roles[number] == roles[number + 1]:
+        return following[0].observation
     # Another agent's conversation: what it is told is no answer to this one.
-    return next((later.observation for later in turns[number + 2 :] if _follows(later, answer)), "")
+    return next((later.observation for later in following if _follows(later, answer)), "")
 
 
 def _follows(turn: ParsedExchange, answer: Answer) -> bool:
@@ -165,7 +150,7 @@ def _follows(turn: ParsedExchange, answer: Answer) -> bool:
     return bool(answer.future) and (turn.history == answer.future or turn.outline == answer.outline)
 
 
-def _rows(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[tuple[TokenRow, ...], list[int]]:
+def _rows(turns: Turns, roles: Sequence[str]) -> tuple[tuple[TokenRow, ...], list[int]]:
     """The rows, and the row of each turn (-1 without tokens).
 
     Each role has rows of its own: a planner's row goes on where a worker has come back to it. A call that must not be
@@ -174,27 +159,19 @@ def _rows(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[tuple[
     rows: list[RowBuilder] = []
     where: list[int] = []
     newest: dict[str, int] = {}
-    for number, turn in enumerate(turns):
+    for number, (turn, role) in enumerate(zip(turns, roles, strict=True)):
         tokens = turn.tokens
         if turn.why_not or not tokens.response_ids:
             where.append(-1)
             continue
-        at = newest.get(roles[number], -1)
+        row = rows[newest[role]] if role in newest else None
         # A row is redacted or is not: what was sampled before the first find keeps its recorded log-probs.
-        if at >= 0 and rows[at].redacted != tokens.redacted:
-            at = -1
-        same = at >= 0 and (rows[at].temperature, rows[at].processing) == (turn.temperature, turn.processing)
-        if not same or not rows[at].continued_by(tokens.prompt_ids):
-            rows.append(RowBuilder(turn.temperature, redacted=tokens.redacted, processing=turn.processing))
-            at = newest[roles[number]] = len(rows) - 1
-        rows[at].extend(
-            number,
-            prompt=tokens.prompt_ids,
-            sampled=tokens.response_ids,
-            logprobs=tokens.logprobs,
-            versions=tokens.versions,
-            stand_in=tokens.stand_in,
-            masked=tokens.masked,
-        )
-        where.append(at)
+        kind = turn.sampling.temperature, turn.sampling.processing, tokens.redacted
+        same = row is not None and (row.temperature, row.processing, row.redacted) == kind
+        if row is None or not same or not row.continued_by(tokens.prompt_ids):
+            row = RowBuilder(kind[0], processing=kind[1], redacted=kind[2])
+            newest[role] = len(rows)
+            rows.append(row)
+        row.extend(number, tokens)
+        where.append(newest[role])
     return tuple(row.pack() for row in rows), where

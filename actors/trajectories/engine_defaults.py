@@ -7,8 +7,7 @@ models temperature 0.7, top_p 0.8, top_k 20, repetition penalty 1.05. A call tha
 otherwise than it was teaches something else than what happened.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import anyio
 import msgspec
@@ -17,6 +16,7 @@ import structlog
 from actors.messages import Exchange, Sampling
 from actors.ports.errors import EngineError
 
+Ask = Callable[[], Awaitable[Sampling]]
 _log = structlog.get_logger(__name__)
 UNKNOWN = Sampling(bent_by="unknown sampling defaults")
 _FRESH_SECONDS = 60.0
@@ -26,25 +26,14 @@ _SECONDS = 5.0
 """For an answer: the calls that wait for it are done, but others wait for them."""
 
 
-class Defaulting(Protocol):
-    """An engine that says how it samples."""
-
-    async def sampling_defaults(self) -> Sampling:
-        """What it does to a request that says nothing.
-
-        Raises:
-            EngineUnavailable, EngineRejected: it does not say.
-        """
-        ...
-
-
 class EngineDefaults:
     """What is known of each engine."""
 
-    def __init__(self, engines: Mapping[str, Defaulting], ticks: Callable[[], float]) -> None:
+    def __init__(self, engines: Mapping[str, Ask], ticks: Callable[[], float]) -> None:
         """
         Args:
-            engines: by the names that exchanges have. Of others nothing is asked: their calls are taken as they stand.
+            engines: ask each, by the name that exchanges have for it; may raise EngineError. Of others nothing is
+                asked: their calls are taken as they stand.
             ticks: seconds.
         """
         self._engines, self._ticks = engines, ticks
@@ -56,21 +45,19 @@ class EngineDefaults:
         """Ask the engines whose answer to one of `exchanges` may train and depends on their defaults."""
         concerned = {one.engine for one in exchanges if one.response_ids and one.sampling.unsaid}
         for name in sorted(concerned & self._engines.keys()):
-            if self._ticks() >= self._next.get(name, 0.0):
-                await self._ask(name)
-
-    async def _ask(self, name: str) -> None:
-        try:
-            with anyio.fail_after(_SECONDS):
-                self._known[name] = await self._engines[name].sampling_defaults()
-        except (EngineError, TimeoutError) as error:
-            self._next[name] = self._ticks() + _RETRY_SECONDS
-            if name not in self._silent:
+            if self._ticks() < self._next.get(name, 0.0):
+                continue
+            try:
+                with anyio.fail_after(_SECONDS):
+                    self._known[name] = await self._engines[name]()
+            except (EngineError, TimeoutError) as error:
+                if name not in self._silent:
+                    reason = f"{type(error).__name__}: {error}"
+                    _log.warning("engine_sampling_defaults_unknown", engine=name, reason=reason)
                 self._silent.add(name)
-                _log.warning("engine_sampling_defaults_unknown", engine=name, reason=f"{type(error).__name__}: {error}")
-            return
-        self._next[name] = self._ticks() + _FRESH_SECONDS
-        self._silent.discard(name)
+            else:
+                self._silent.discard(name)
+            self._next[name] = self._ticks() + (_RETRY_SECONDS if name in self._silent else _FRESH_SECONDS)
 
     def applied(self, exchange: Exchange) -> Exchange:
         """`exchange` with the sampling that took place."""

@@ -11,15 +11,16 @@ from actors.trajectories.parsed_exchange import ParsedExchange
 Key = tuple[str, str, str]
 """(kind, scope, value). Kinds that feedback names, of a tenant: x exchange, r response, u custom id, t explicit id.
 Kinds that turns find each other by, of a tenant's agent key: s explicit id, p response, c tool call or part of an
-answer, e such an id seen by a mirror, h conversation, q request whose answer was empty or is not known, l outline of an
-answer"""
-ORIGINS = "cphlq"
+answer, e tool call that a mirror saw in the next request, h conversation, l outline of an answer"""
+ORIGINS = "pcehl"
 """Kinds by which a turn follows the one that made the key, if no other did."""
 Signal = Literal["explicit", "response", "tool_call", "prefix", "none"]
 
 CERTAIN, LIKELY, GUESSED, BROKEN = 1.0, 0.8, 0.6, 0.5
-"""Linked by ids; by the conversation, or by ids that engines repeat; by the outline of an answer; not at all, although
-something came before."""
+"""Linked by ids; by the conversation, or by ids that engines repeat; by less; not at all, although something came
+before."""
+_ECHOES = 8
+"""Newest ids that a turn is linked by: enough to bridge calls that were lost, few enough for long runs."""
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -31,12 +32,8 @@ class Link(msgspec.Struct, frozen=True):
 
 _LINKS = {
     "s": Link("explicit", CERTAIN), "p": Link("response", CERTAIN), "c": Link("tool_call", CERTAIN),
-    "e": Link("tool_call", LIKELY), "h": Link("prefix", LIKELY), "q": Link("prefix", GUESSED),
-    "l": Link("prefix", GUESSED),
+    "e": Link("tool_call", LIKELY), "h": Link("prefix", LIKELY), "l": Link("prefix", GUESSED),
 }  # fmt: skip
-
-_ECHOES = 8
-"""Newest ids that a turn is linked by: enough to bridge calls that were lost, few enough for long runs."""
 
 
 class Index:
@@ -45,29 +42,24 @@ class Index:
     def __init__(self) -> None:
         self._found: dict[Key, str | set[str]] = {}
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._found
-
-    def get(self, key: Key) -> tuple[str, ...]:
-        """All turns under `key`, in order."""
-        found = self._found.get(key, ())
-        return (found,) if isinstance(found, str) else tuple(sorted(found))
+    def get(self, key: Key) -> set[str]:
+        """All turns under `key`."""
+        found = self._found.get(key, "")
+        return found if isinstance(found, set) else {found} if found else set()
 
     def count(self, key: Key) -> int:
         """How many there are."""
-        found = self._found.get(key)
-        return 0 if found is None else 1 if isinstance(found, str) else len(found)
+        found = self._found.get(key, ())
+        return 1 if isinstance(found, str) else len(found)
 
     def sole(self, key: Key) -> str:
         """The only turn under `key`; empty if there is none, or another one."""
         found = self._found.get(key, "")
-        return found if isinstance(found, str) else next(iter(found)) if len(found) == 1 else ""
+        return found if isinstance(found, str) else ""
 
     def add(self, key: Key, value: str) -> None:
-        found = self._found.get(key)
-        if found is None:
-            self._found[key] = value
-        elif isinstance(found, set):
+        found = self._found.setdefault(key, value)
+        if isinstance(found, set):
             found.add(value)
         elif found != value:
             self._found[key] = {found, value}
@@ -76,22 +68,16 @@ class Index:
         found = self._found.get(key)
         if isinstance(found, set):
             found.discard(value)
-            if not found:
-                del self._found[key]
+            if len(found) == 1:
+                self._found[key] = found.pop()
         elif found == value:
             del self._found[key]
 
 
 def named(turn: ParsedExchange) -> list[Key]:
     """How feedback may name it."""
-    keys: list[Key] = [("x", turn.tenant, turn.id)]
-    if turn.response_id:
-        keys.append(("r", turn.tenant, turn.response_id))
-    if turn.custom_id:
-        keys.append(("u", turn.tenant, turn.custom_id))
-    if turn.explicit:
-        keys.append(("t", turn.tenant, turn.explicit))
-    return keys
+    told = ("x", turn.id), ("r", turn.response_id), ("u", turn.custom_id), ("t", turn.explicit)
+    return [(kind, turn.tenant, value) for kind, value in told if value]
 
 
 def meant(feedback: Feedback) -> list[Key]:
@@ -111,41 +97,32 @@ def made(turn: ParsedExchange) -> list[Key]:
     if turn.explicit:
         keys.append(explicit(turn))
     for answer in turn.answers:
-        keys += [("c", scope, call.id) for call in answer.tool_calls if call.id]
+        keys += [("c", scope, call.id) for call in answer.calls if call.id]
         keys += [("c", scope, ref) for ref in answer.refs]
         keys += [("h", scope, answer.future), ("l", scope, answer.outline)]
-    if turn.mirrored or turn.empty:
-        keys.append(("q", scope, turn.asked))
-    if turn.mirrored:
-        keys += [("e", scope, call) for call in turn.answered[-_ECHOES:] if not guessable(call)]
+    if turn.echo is not None:
+        keys += [("e", scope, call.id) for call in turn.echo.calls if call.id and not guessable(call.id)]
     return keys
 
 
 def strong(turn: ParsedExchange) -> list[Key]:
     """Ids that it takes up, the newest first."""
-    scope = _scope(turn)
+    scope, kind = _scope(turn), "c" if turn.echo is None else "e"
     keys: list[Key] = [("p", scope, turn.previous)] if turn.previous else []
-    return keys + [("c", scope, call) for call in reversed(turn.answered[-_ECHOES:])]
+    return keys + [(kind, scope, call) for call in reversed(turn.answered[-_ECHOES:])]
 
 
 def weak(turn: ParsedExchange) -> list[Key]:
     """What else tells whom it follows, the best first. Calls of two callers never follow each other by this."""
     scope = _scope(turn)
     # Whoever answered without a word follows the same answer by its own request.
-    keys: list[Key] = [("q", scope, asked) for asked in turn.requests]
-    return [("h", scope, turn.history), *keys, ("l", scope, turn.outline)] if turn.history else keys
+    told = (("h", turn.history), *(("h", request) for request in turn.requests), ("l", turn.outline))
+    return [(kind, scope, value) for kind, value in told if value]
 
 
 def taken(turn: ParsedExchange) -> list[Key]:
     """All keys that it may follow another turn by."""
     return [] if turn.explicit else [*strong(turn), *weak(turn)]
-
-
-def shared(turn: ParsedExchange) -> list[Key]:
-    """Keys that make one trajectory of all turns that have them."""
-    if turn.explicit:
-        return [explicit(turn)]
-    return [key for key in made(turn) if key[0] == "e"] if turn.mirrored else []
 
 
 def explicit(turn: ParsedExchange) -> Key:
@@ -161,9 +138,16 @@ def of_run(run: Trajectory) -> list[Key]:
     return keys + [("c", scope, call.id) for step in run.steps for call in step.tool_calls if call.id]
 
 
-def link_by(key: Key) -> Link:
-    """What `key` tells, and how surely."""
-    return Link("tool_call", LIKELY) if key[0] == "c" and guessable(key[2]) else _LINKS[key[0]]
+def link_by(key: Key, turn: ParsedExchange) -> Link:
+    """What `key` tells of `turn`, and how surely."""
+    if key[0] == "c" and guessable(key[2]):
+        return Link("tool_call", LIKELY)
+    return Link("prefix", GUESSED) if is_guess(key, turn) else _LINKS[key[0]]
+
+
+def is_guess(key: Key, turn: ParsedExchange) -> bool:
+    """Whether it tells where in the conversation of `turn` an answer may have been that nobody has seen there."""
+    return key[0] == "h" and key[2] != turn.history
 
 
 def _scope(turn: ParsedExchange) -> str:

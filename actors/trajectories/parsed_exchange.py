@@ -11,21 +11,20 @@ from itertools import takewhile
 
 import msgspec
 
-from actors.dialects import Item, canonical, digest, read_conversation
+from actors.dialects import Conversation, Item, canonical, digest, read_conversation
 from actors.messages import (
     GRAMMARS,
     Exchange,
-    Processing,
+    Sampled,
     Sampling,
-    ToolCall,
     VersionSpan,
     pack_array,
     token_versions,
 )
 from actors.messages.sampling import NUMBERS
-from actors.trajectories.rerendering import Sampled
 
 _FULL = Sampling()
+_NOTHING = Item("assistant")
 MAX_TEXT = 100_000
 """Characters kept of a goal or an observation: a trajectory is no archive, the exchange is."""
 _MOST_EMPTY = 4
@@ -34,19 +33,13 @@ _MAX_SYSTEM = 2000
 """Characters kept of the system's words."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(Item, frozen=True):
     """What the model said, in one choice or in a client's echo."""
 
-    text: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
-    refs: tuple[str, ...] = ()
-    """Ids of its parts, other than of its calls."""
     future: str = ""
     """Digest of the conversation with this answer: the `history` of the turn that follows."""
     outline: str = ""
     """Digest of the goal, the depth and this answer: what is left when all else is rewritten between two calls."""
-    cut: bool = False
-    """The engine stopped at a limit of tokens."""
 
 
 class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +49,6 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Of the exchange."""
     tenant: str
     caller: str = ""
-    mirrored: bool = False
-    """Only its request is known: its answer stands in the request of the turn that follows."""
     started: float
     ended: float
     response_id: str
@@ -70,18 +61,14 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     """Response that it says it follows."""
     answered: tuple[str, ...]
     """Ids of earlier tool calls and parts of answers in its conversation, the newest last."""
-    opening: str = ""
-    """Digest of the system's words and the tools: calls beside the main line have another one."""
     system: str = ""
     """What the system said first, its beginning: it tells agents of one session apart."""
     history: str
     """Digest of the conversation up to the last answer of the model; empty if there was none yet."""
-    asked: str = ""
-    """Digest of the whole request."""
     requests: tuple[str, ...] = ()
     """Digests of the conversation up to each place where an earlier request may have ended whose answer is not told:
     after the last answer, where one without a word may have been, which clients leave out of what they send next, the
-    newest first; of a mirrored call also before the last answer."""
+    newest first; of a mirrored call also before the last answer. They are the `future` of such an answer."""
     outline: str = ""
     """As in `Answer`, of the last answer in the request."""
     depth: int
@@ -94,19 +81,14 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     results: bool = False
     """The observation has results of tools in it."""
     echo: Answer | None = None
-    """The last answer in the request, kept of mirrored calls."""
+    """The last answer in the request, kept of mirrored calls: of those only the requests are known, and the answer to
+    one stands in the next."""
     answers: tuple[Answer, ...] = ()
-    """One a choice."""
+    """One a choice; of a mirrored call one without a word."""
     tokens: Sampled = Sampled()
-    temperature: float = 1.0
-    processing: Processing = Processing()
+    sampling: Sampling = Sampling()
     why_not: str = ""
     """Why its tokens must not be trained on; empty if they may."""
-
-    @property
-    def empty(self) -> bool:
-        """The model said nothing: no word, no call."""
-        return bool(self.answers) and not any(answer.text.strip() or answer.tool_calls for answer in self.answers)
 
     @property
     def size(self) -> int:
@@ -131,13 +113,13 @@ def read_turn(
     items = said.items
     last = max((i for i, item in enumerate(items) if item.role == "assistant"), default=-1)
     forms = [canonical(item) for item in items]
-    state, before, history = hashlib.blake2b(digest_size=16), "", ""
-    past_empty: list[str] = []
+    state, history = hashlib.blake2b(digest_size=16), ""
+    mirrored = exchange.source == "mirror"
+    requests: list[str] = []
     for position, form in enumerate(forms):
-        if position == last:
-            before = state.hexdigest()
-        if position > last + 1 and items[position].role == "user" and not _is_system(items[position - 1]):
-            past_empty.append(state.hexdigest())
+        behind = position > last + 1 and items[position].role == "user" and not _is_system(items[position - 1])
+        if behind or (mirrored and position == last):
+            requests.append(state.hexdigest())
         state.update(form)
         if position == last:
             history = state.hexdigest()
@@ -146,13 +128,11 @@ def read_turn(
     since = items[last + 1 :] if last >= 0 or exchange.hints.previous_response_id else ()
     depth = sum(item.role == "assistant" for item in items)
     tokens = rerendered or _told(exchange, version)
-    mirrored = exchange.source == "mirror"
-    hints, sampling = exchange.hints, exchange.sampling
+    hints = exchange.hints
     return ParsedExchange(
         id=exchange.id,
         tenant=exchange.tenant,
         caller=exchange.caller,
-        mirrored=mirrored,
         started=exchange.started,
         ended=exchange.started + exchange.duration,
         response_id=exchange.response_id,
@@ -161,45 +141,37 @@ def read_turn(
         explicit=hints.trajectory_id or hints.conversation,
         previous=hints.previous_response_id,
         answered=_answered(items),
-        opening=digest(said.tools, *(form for item, form in zip(items, forms, strict=True) if item.role == "system")),
         # Calls of one agent have the same words: kept once.
         system=sys.intern("\n".join(item.text for item in takewhile(_is_system, items))[:_MAX_SYSTEM]),
         history=history,
-        asked=state.hexdigest(),
-        requests=(*reversed(past_empty[-_MOST_EMPTY:]), *([before] if mirrored and before else ())),
+        requests=tuple(reversed(requests[-_MOST_EMPTY:])),
         outline=_outline(about, depth, items[last], forms[last]) if last >= 0 else "",
         depth=depth,
         goal=goal[:MAX_TEXT],
         tools=said.tools,
         observation="\n".join(item.text for item in since if item.role in ("tool", "user"))[:MAX_TEXT],
         results=any(item.role == "tool" for item in since),
-        echo=_answer(items[last], "", "") if mirrored and last >= 0 else None,
-        answers=tuple(_future(answer, state, about, depth) for answer in said.answers),
+        echo=_answer(items[last]) if mirrored and last >= 0 else None,
+        answers=tuple(_future(answer, state, about, depth) for answer in said.answers or [_NOTHING] * mirrored),
         tokens=tokens,
-        temperature=sampling.temperature,
-        processing=sampling.processing,
-        why_not=_why_not(
-            exchange,
-            answers=len(said.answers) if items else 0,
-            tokens=bool(tokens.response_ids),
-            processed=exchange.engine in processed,
-        ),
+        sampling=exchange.sampling,
+        why_not=_why_not(exchange, said if items else None, tokens, exchange.engine in processed),
     )
 
 
-def _why_not(exchange: Exchange, *, answers: int, tokens: bool, processed: bool) -> str:
+def _why_not(exchange: Exchange, said: Conversation | None, tokens: Sampled, processed: bool) -> str:
     if exchange.source == "mirror":
         return "mirrored"
     if not exchange.complete:
         return "incomplete"
-    if exchange.error or not answers:
+    if exchange.error or said is None or not said.answers:
         return "unreadable"
-    if exchange.redacted and not tokens:
+    if exchange.redacted and not tokens.response_ids:
         return f"redacted {exchange.redacted[0]}"
-    if answers > 1:
+    if len(said.answers) > 1:
         # Which one the agent went on with, if any, is known too late to be a step of one sequence.
         return "several choices"
-    if not tokens:
+    if not tokens.response_ids:
         return exchange.why_no_tokens or "no token ids"
     sampling = exchange.sampling
     if sampling.temperature <= 0.0:
@@ -235,15 +207,13 @@ def _told(exchange: Exchange, assumed: int) -> Sampled:
 
 
 def _future(item: Item, state: "hashlib.blake2b", about: bytes, depth: int) -> Answer:
-    after, form = state.copy(), canonical(item)
+    after, form = state.copy(), canonical(Item("assistant", item.text, item.calls))
     after.update(form)
     return _answer(item, after.hexdigest(), _outline(about, depth + 1, item, form))
 
 
-def _answer(item: Item, future: str, outline: str) -> Answer:
-    return Answer(
-        text=item.text[:MAX_TEXT], tool_calls=item.calls, refs=item.refs, future=future, outline=outline, cut=item.cut
-    )
+def _answer(item: Item, future: str = "", outline: str = "") -> Answer:
+    return Answer("assistant", item.text[:MAX_TEXT], item.calls, "", item.refs, item.cut, future, outline)
 
 
 def _outline(about: bytes, depth: int, answer: Item, form: bytes) -> str:

@@ -7,14 +7,15 @@ A redacted span is a case of a stripped one: ids around it are kept, what nobody
 of the answer are recomputed in the context that is left, by the learner. Recorded ones are of the one with the secret.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import anyio
-import msgspec
 import numpy as np
 
-from actors.messages import Exchange, floats_array, ids_array, pack_array, token_versions
+from actors.dialects import parsed
+from actors.messages import Exchange, Sampled, VersionSpan, floats_array, ids_array, pack_array, token_versions
+from actors.messages.bounded import Bounded
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineRejected, EngineUnavailable
 
@@ -34,22 +35,6 @@ _OTHERWISE = frozenset(
 """Fields of a request that change how its prompt is rendered, beside messages and tools."""
 
 
-class Sampled(msgspec.Struct, frozen=True, kw_only=True):
-    """The tokens of a call; `response_ids`, `logprobs` and `versions` are of one length."""
-
-    prompt_ids: bytes = b""
-    response_ids: bytes = b""
-    logprobs: bytes = b""
-    versions: bytes = b""
-    """int32, -1 where nobody says."""
-    redacted: bool = False
-    """They are those of a context that something was taken out of."""
-    stand_in: bytes = b""
-    """uint8, 1 on ids of placeholders; empty without."""
-    masked: int = 0
-    """Sampled tokens that are gone."""
-
-
 class Rerenderer:
     """Asks the engine, within bounds, and remembers what stands in."""
 
@@ -59,17 +44,18 @@ class Rerenderer:
             engine: None: redacted calls have no tokens.
         """
         self._engine = engine
-        self._stand_ins: dict[str, list[int]] = {}
+        self._stand_ins: Bounded[str, list[int]] = Bounded(_STAND_INS)
         self.failed = 0
         """Calls that no engine rendered in time: they are kept without tokens."""
 
-    async def __call__(self, exchanges: list[Exchange], version: Callable[[Exchange], int]) -> dict[str, Sampled]:
+    async def __call__(self, exchanges: Iterable[Exchange], version: Callable[[Exchange], int]) -> dict[str, Sampled]:
         """By id, those of `exchanges` that something was taken out of and that can be rendered; `version` says which
         weights sampled one whose engine does not say, -1 if unknown."""
-        wanted = [exchange for exchange in exchanges if self._engine is not None and _can(exchange)]
+        engine = self._engine
         found: dict[str, Sampled] = {}
-        if not wanted:
+        if engine is None:
             return found
+        wanted = [exchange for exchange in exchanges if _can(exchange)]
         limit = anyio.CapacityLimiter(_AT_ONCE)
         away = False
 
@@ -79,7 +65,7 @@ class Rerenderer:
                 if away:
                     return
                 try:
-                    found[exchange.id] = await self._one(exchange, version(exchange))
+                    found[exchange.id] = await self._one(exchange, version(exchange), engine)
                 except EngineUnavailable:
                     away = True
                 except (EngineRejected, ValueError):
@@ -92,20 +78,18 @@ class Rerenderer:
         self.failed += len(wanted) - len(found)
         return found
 
-    async def _one(self, exchange: Exchange, version: int) -> Sampled:
-        engine = self._engine
-        assert engine is not None
+    async def _one(self, exchange: Exchange, version: int, engine: Engine) -> Sampled:
         prompt = exchange.prompt_ids
         if not prompt:
-            asked = msgspec.json.decode(exchange.request)
+            asked = parsed(exchange.request)
             prompt = pack_array(await engine.render(asked["messages"], asked.get("tools") or None), "<i4")
         ids, logprobs = ids_array(exchange.response_ids), floats_array(exchange.logprobs)
-        versions = token_versions(exchange.versions, len(ids)) if exchange.versions else np.full(len(ids), version)
+        versions = token_versions(exchange.versions or (VersionSpan(version, 0, len(ids)),), len(ids))
         gone = ids == _MASKED
         starts = np.flatnonzero(gone & ~np.concatenate([[False], gone[:-1]]))
         if len(starts) != len(exchange.masked):
             raise ValueError(f"{len(starts)} masked runs, {len(exchange.masked)} texts for them")
-        put = [await self._stand_in(text) for text in exchange.masked]
+        put = [await self._stand_in(text, engine) for text in exchange.masked]
         before = np.repeat(starts, np.array([len(one) for one in put], dtype=int))
         kept = ~np.insert(gone, before, False)
 
@@ -118,34 +102,24 @@ class Rerenderer:
             redacted=True, stand_in=pack_array(mended(np.zeros(len(ids)), 1), "u1"), masked=int(gone.sum()),
         )  # fmt: skip
 
-    async def _stand_in(self, text: str) -> list[int]:
-        ids = self._stand_ins.get(text)
-        if ids is None:
-            assert self._engine is not None
-            ids = await self._engine.tokenize(text) if text else []
-            if len(self._stand_ins) >= _STAND_INS:
-                self._stand_ins.clear()
-            self._stand_ins[text] = ids
-        return ids
+    async def _stand_in(self, text: str, engine: Engine) -> list[int]:
+        if text not in self._stand_ins:
+            self._stand_ins[text] = await engine.tokenize(text) if text else []
+        return self._stand_ins[text]
 
 
 def _can(exchange: Exchange) -> bool:
     """Whether its prompt is messages and tools and nothing else, and its answer has tokens."""
-    if not exchange.redacted or not exchange.response_ids:
-        return False
-    if len(exchange.logprobs) != len(exchange.response_ids):
+    if not exchange.redacted or not 0 < len(exchange.response_ids) == len(exchange.logprobs):
         return False
     if exchange.prompt_ids:
         return True
-    try:
-        asked = msgspec.json.decode(exchange.request)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
+    asked = parsed(exchange.request)
+    if not isinstance(asked, dict) or not isinstance(messages := asked.get("messages"), list):
         return False
     if any(asked.get(name) is not None for name in _OTHERWISE) or asked.get("tool_choice") == "none":
         return False
-    return all(isinstance(message, dict) and _is_text(message.get("content")) for message in asked["messages"])
+    return all(isinstance(message, dict) and _is_text(message.get("content")) for message in messages)
 
 
 def _is_text(content: Any) -> bool:

@@ -12,6 +12,9 @@ do not decide. Pure.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
 
 from actors.dialects import digest
 from actors.messages import Handoff
@@ -34,67 +37,68 @@ _CALLED = re.compile(
 _END = re.compile(r"an?|and|at|by|called|for|from|in|named|of|on|or|responsible|that|the|to|which|who|whose|with")
 
 
+class _Voice(msgspec.Struct, frozen=True):
+    """What tells the role of a turn."""
+
+    agent: str
+    text: str
+    """The prompt without what is no part of the role."""
+    tools: frozenset[str]
+
+
 def roles_of(turns: Sequence[ParsedExchange]) -> list[str]:
     """The role of each turn, such as `planner#1f0c2a9b`; empty for one without name, system prompt and tools.
 
     Args:
         turns: of one trajectory, by start.
     """
-    tools = [frozenset(offered(turn.tools)) for turn in turns]
-    texts = [_plain(turn.system) for turn in turns]
+    offers = {tools: frozenset(offered(tools)) for tools in {turn.tools for turn in turns}}
+    voices = [_Voice(turn.agent, _plain(turn.system), offers[turn.tools]) for turn in turns]
     lasts: dict[int, int] = {}
     """Number of a role's first turn -> of its last."""
     found: list[int] = []
-    for number, turn in enumerate(turns):
+    for number, (turn, voice) in enumerate(zip(turns, voices, strict=True)):
         newest = sorted(lasts, key=lambda first: -lasts[first])
-        alike = (
-            first
-            for first in newest
-            if turn.agent == turns[first].agent
-            and (
-                turn.agent
-                or _same(texts[number], texts[lasts[first]], tools[number], tools[lasts[first]], turn.depth > 0)
-            )
-        )
-        role = next(alike, number)
+        role = next((first for first in newest if _same(voice, voices[lasts[first]], turn.depth > 0)), number)
         # A last request without tools tells nothing about those that the role has.
-        if tools[number] or not tools[lasts.get(role, number)]:
+        if voice.tools or not voices[lasts.get(role, number)].tools:
             lasts[role] = number
         found.append(role)
-    names = {first: turns[first].agent for first in lasts}
-    heads = {first: texts[first][:_HEAD] for first, name in names.items() if not name}
-    shared = Counter(heads.values())
-    for first, head in heads.items():
-        text = texts[first] if shared[head] > 1 else head
-        own = "" if text and shared[head] == 1 else "\n".join(sorted(tools[first]))
-        names[first] = _name(turns[first].system, text, own)
+    heads = Counter(voices[first].text[:_HEAD] for first in lasts if not voices[first].agent)
+    names: dict[int, str] = {}
+    for first in lasts:
+        voice, head = voices[first], voices[first].text[:_HEAD]
+        alone = heads[head] == 1
+        tools = "" if head and alone else "\n".join(sorted(voice.tools))
+        names[first] = voice.agent or _name(turns[first].system, head if alone else voice.text, tools)
     return [names[role] for role in found]
 
 
 def handoffs(turns: Sequence[ParsedExchange], roles: Sequence[str]) -> tuple[Handoff, ...]:
-    """Where another role takes over; each by the tool whose call led there, if one did."""
+    """Where another role takes over; each by the tool that was called just before, if one was called alone."""
     found: list[Handoff] = []
-    for number in range(1, len(turns)):
-        before, after = roles[number - 1], roles[number]
+    for number, (before, after) in enumerate(pairwise(roles), 1):
+        calls = [call.name for answer in turns[number - 1].answers for call in answer.calls]
         if before != after:
-            found.append(Handoff(source=before, target=after, step=number, via=_via(turns, number)))
+            found.append(Handoff(source=before, target=after, step=number, via=calls[0] if len(calls) == 1 else ""))
     return tuple(found)
 
 
 def _plain(system: str) -> str:
-    """The prompt without what is no part of the role."""
     return " ".join(_NUMBER.sub("0", _PREFACE.sub("", system)).split())
 
 
-def _same(text: str, other: str, tools: frozenset[str], others: frozenset[str], goes_on: bool) -> bool:
-    if text == other:
+def _same(mine: _Voice, other: _Voice, goes_on: bool) -> bool:
+    if mine.agent or other.agent:
+        return mine.agent == other.agent
+    tools, others = mine.tools, other.tools
+    if mine.text == other.text:
         # Within a conversation tools come and go; a conversation of its own with other tools is another agent's.
-        near = tools <= others or others <= tools
-        return tools == others or (goes_on and near) or (bool(tools & others) and near)
-    if not text or not other or tools != others or not tools:
+        return tools == others or ((goes_on or bool(tools & others)) and (tools <= others or others <= tools))
+    if not mine.text or not other.text or tools != others or not tools:
         return False
-    mine, theirs = set(_WORD.findall(text)), set(_WORD.findall(other))
-    return len(mine & theirs) >= _ALIKE * len(mine | theirs)
+    words, theirs = set(_WORD.findall(mine.text)), set(_WORD.findall(other.text))
+    return len(words & theirs) >= _ALIKE * len(words | theirs)
 
 
 def _name(system: str, text: str, tools: str) -> str:
@@ -112,9 +116,3 @@ def label(system: str) -> str:
             break
         words.append(word.lower())
     return "-".join(words)[:32]
-
-
-def _via(turns: Sequence[ParsedExchange], number: int) -> str:
-    """The tool that the turn before `number` called, if it called one alone."""
-    calls = [call for answer in turns[number - 1].answers for call in answer.tool_calls]
-    return calls[0].name if len(calls) == 1 else ""

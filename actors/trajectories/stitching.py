@@ -18,15 +18,15 @@ users' calls is wrong. What comes for a trajectory that has closed opens one tha
 judged and maybe trained on, and is never changed.
 """
 
-import heapq
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Literal
 
 import msgspec
 
 from actors.messages import Feedback
+from actors.messages.bounded import Bounded
 from actors.trajectories.link_keys import (
     BROKEN,
     ORIGINS,
@@ -38,27 +38,26 @@ from actors.trajectories.link_keys import (
     made,
     meant,
     named,
-    shared,
     strong,
     taken,
     weak,
 )
 from actors.trajectories.parsed_exchange import ParsedExchange
 
-_LOOK_EVERY = 64
-
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """When trajectories close, and what may be open."""
 
     idle_seconds: float = 900.0
+    """Without a call for so long, a trajectory is over."""
     grace_seconds: float = 1.0
     """From final feedback to closing, for exchanges that are still on their way."""
     missing_seconds: float = 60.0
     """The same where a turn follows one that is not here: after a crash, what was in work comes again within the
     broker's ack wait, 30 s, behind what is new. A conversation whose beginning was never seen waits as long."""
     max_steps: int = 256
-    """A trajectory with so many steps closes: whole days of a client that names one id for ever would be one."""
+    """A trajectory with so many steps closes, with those of the same batch: a client that names one id for ever would
+    have whole days in one."""
     max_turns: int = 20_000
     """Beyond that the oldest trajectories close; a turn takes some 10 KB."""
     max_bytes: int = 512 << 20
@@ -74,14 +73,25 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True):
     """A trajectory that is over."""
 
     turns: tuple[ParsedExchange, ...]
-    """By start."""
+    """In order."""
     links: dict[str, Link]
     """By turn; a turn that begins a conversation has none."""
     feedback: tuple[Feedback, ...]
     """By time of receipt."""
-    closed_by: str
+    closed_by: Literal["feedback", "idle", "limit"]
     continues: str = ""
     """Id of the closed trajectory that the first turn follows."""
+
+
+class _Open(msgspec.Struct):
+    """A turn whose trajectory is not over."""
+
+    turn: ParsedExchange
+    made: list[Key]
+    taken: list[Key]
+    arrived: float
+    due: float
+    """When its trajectory may be over."""
 
 
 class Stitcher:
@@ -89,53 +99,47 @@ class Stitcher:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._turns: dict[str, ParsedExchange] = {}
-        self._arrived: dict[str, float] = {}
+        self._open: dict[str, _Open] = {}
         self._makers, self._takers, self._said = Index(), Index(), Index()
         self._feedback: OrderedDict[str, tuple[Feedback, float]] = OrderedDict()
-        self._alarms: list[tuple[float, str]] = []
-        self._closed: OrderedDict[Key, str] = OrderedDict()
-        self._ended: dict[Key, float] = {}
-        self._repeated: OrderedDict[Key, None] = OrderedDict()
-        self._keys: OrderedDict[Key, str | None] = OrderedDict()
-        self._looks = 0
+        self._closed: Bounded[Key, tuple[str, float]] = Bounded(limits.remembered)
+        """(id, end) of the closed trajectory that made it."""
+        self._repeated: Bounded[Key, None] = Bounded(limits.remembered)
+        """Ambiguous for good, also when one of its makers has closed: else the order of closings would decide."""
+        self._keys: Bounded[Key, str | None] = Bounded(limits.remembered)
+        """Agent key that uses an explicit id; None: several do."""
         self.bytes = 0
         self.feedback_evicted = 0
         """Feedback that no exchange claimed in time, or that had to make room; it stays in the store."""
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self._open)
 
     @property
     def waiting(self) -> int:
         """Feedback without its exchange, or whose trajectory is in its grace time."""
         return len(self._feedback)
 
-    def knows(self, turn: ParsedExchange) -> bool:
-        """Whether the turn is here or was. Its record's id says so: engines repeat response ids."""
-        return turn.id in self._turns or ("x", turn.tenant, turn.id) in self._closed
-
     def add(self, turn: ParsedExchange, now: float) -> bool:
-        """Take in a turn; False if it is known."""
-        if self.knows(turn):
+        """Take in a turn; False if it is here or was. Its record's id says so: engines repeat response ids."""
+        if turn.id in self._open or ("x", turn.tenant, turn.id) in self._closed:
             return False
-        self._turns[turn.id], self._arrived[turn.id] = turn, now
+        one = _Open(turn, made(turn), taken(turn), now, now + self._limits.idle_seconds)
+        self._open[turn.id] = one
         self.bytes += turn.size
-        for key in made(turn):
+        for key in one.made:
             self._makers.add(key, turn.id)
             # An id that a closed trajectory made too is one that the engine repeats.
-            twice = self._makers.count(key) > 1 or (key[0] in "cp" and key in self._closed)
-            if twice and key[0] in ORIGINS:
-                self._repeat(key)
-            if key[0] == "t" and self._keys.setdefault(key, turn.caller) != turn.caller:
-                self._keys[key] = None
-        _bound(self._keys, self._limits.remembered)
-        for key in taken(turn):
+            if key[0] in ORIGINS and (self._makers.count(key) > 1 or (key[0] in "cp" and key in self._closed)):
+                self._repeated[key] = None
+            if key[0] == "t":
+                self._keys[key] = turn.caller if self._keys.get(key, turn.caller) == turn.caller else None
+        for key in one.taken:
             self._takers.add(key, turn.id)
-        self._alarm(now + self._limits.idle_seconds, turn.id)
-        waited_for = any(self._takers.count(key) for key in made(turn))
-        if waited_for or any(ends(feedback) for feedback in self._heard([turn])):
-            self._alarm(now + self._limits.grace_seconds, turn.id)
+        if any(self._takers.count(key) for key in one.made) or any(ends(heard) for heard in self._heard([turn])):
+            one.due = now + self._limits.grace_seconds
+        if max(self._makers.count(explicit(turn)), turn.depth + 1) >= self._limits.max_steps:
+            one.due = now
         return True
 
     def hear(self, feedback: Feedback, now: float) -> bool:
@@ -149,7 +153,7 @@ class Stitcher:
             self.feedback_evicted += 1
         turns = self._meant_turns(feedback)
         if turns and ends(feedback):
-            self._alarm(now + self._limits.grace_seconds, turns[0])
+            self._open[turns[0]].due = min(self._open[turns[0]].due, now + self._limits.grace_seconds)
         return bool(turns)
 
     def forget(self, feedback_id: str) -> None:
@@ -161,34 +165,19 @@ class Stitcher:
     def close_due(self, now: float) -> list[Closing]:
         """Close what is due: final feedback, idleness, too many steps, too much open."""
         closings: list[Closing] = []
-        while self._alarms and self._alarms[0][0] <= now:
-            _, turn_id = heapq.heappop(self._alarms)
-            if turn_id not in self._turns:
+        for one in [one for one in self._open.values() if one.due <= now]:
+            if one.turn.id not in self._open or one.due > now:
                 continue
-            members = self._component(turn_id)
+            members = self._component(one.turn.id)
             due, reason = self._due(members)
+            for turn in members:
+                self._open[turn.id].due = due
             if due <= now:
                 closings.append(self._close(members, reason))
-            else:
-                self._alarm(due, turn_id)
-        while len(self._turns) > self._limits.max_turns or self.bytes > self._limits.max_bytes:
-            closings.append(self._close(self._component(next(iter(self._turns))), "limit"))
+        while len(self._open) > self._limits.max_turns or self.bytes > self._limits.max_bytes:
+            closings.append(self._close(self._component(next(iter(self._open))), "limit"))
         self._expire(now)
         return closings
-
-    def close_long(self, turn: ParsedExchange) -> Closing | None:
-        """Close the trajectory of `turn` if it has as many steps as it may have.
-
-        To look is to walk the trajectory, so it is done where the conversation is that long; every so often anyway, for
-        clients that forget their past.
-        """
-        self._looks += 1
-        named_so = self._makers.count(explicit(turn)) if turn.explicit else 0
-        long = max(named_so, turn.depth + 1) >= self._limits.max_steps or self._looks % _LOOK_EVERY == 0
-        if not long or turn.id not in self._turns:
-            return None
-        members = self._component(turn.id)
-        return self._close(members, "limit") if len(members) >= self._limits.max_steps else None
 
     def remember(self, turns: Sequence[ParsedExchange], trajectory_id: str) -> None:
         """`turns` are in a closed trajectory: what still comes for it continues it."""
@@ -199,22 +188,14 @@ class Stitcher:
     def remember_keys(self, keys: Sequence[Key], trajectory_id: str, ended: float) -> None:
         """As `remember`, for the rebuild."""
         for key in keys:
-            if key[0] in ORIGINS and self._closed.get(key, trajectory_id) != trajectory_id:
-                self._repeat(key)
-            self._closed[key], self._ended[key] = trajectory_id, ended
-            self._closed.move_to_end(key)
-        while len(self._closed) > self._limits.remembered:
-            key, _ = self._closed.popitem(last=False)
-            self._ended.pop(key, None)
+            if key[0] in ORIGINS and self._closed.get(key, (trajectory_id,))[0] != trajectory_id:
+                self._repeated[key] = None
+            self._closed[key] = trajectory_id, ended
 
-    def _alarm(self, at: float, turn_id: str) -> None:
-        heapq.heappush(self._alarms, (at, turn_id))
-        if len(self._alarms) > 4 * len(self._turns) + 1024:
-            self._alarms = [alarm for alarm in self._alarms if alarm[1] in self._turns]
-            heapq.heapify(self._alarms)
-
-    def _due(self, members: Sequence[ParsedExchange]) -> tuple[float, str]:
-        arrivals = [self._arrived[turn.id] for turn in members]
+    def _due(self, members: Sequence[ParsedExchange]) -> tuple[float, Literal["feedback", "idle", "limit"]]:
+        arrivals = [self._open[turn.id].arrived for turn in members]
+        if len(members) >= self._limits.max_steps:
+            return max(arrivals), "limit"
         final = [self._feedback[f.id][1] for f in self._heard(members) if ends(f)]
         if final:
             # After a crash the broker delivers again what was in work, but later than what is new: a turn that follows
@@ -224,42 +205,36 @@ class Stitcher:
             return max(min(final), min(arrivals)) + grace, "feedback"
         return max(arrivals) + self._limits.idle_seconds, "idle"
 
-    def _close(self, members: Sequence[ParsedExchange], reason: str) -> Closing:
+    def _close(self, members: Sequence[ParsedExchange], reason: Literal["feedback", "idle", "limit"]) -> Closing:
         feedback = self._heard(members)
         continued, by = self._continued(members[0])
-        links: dict[str, Link] = {}
+        found = {turn.id: self._link(turn, by if turn is members[0] else None) for turn in members}
         for turn in members:
-            link = self._link(turn, by if turn is members[0] else None)
-            if link is not None:
-                links[turn.id] = link
-        for turn in members:
-            del self._turns[turn.id], self._arrived[turn.id]
+            one = self._open.pop(turn.id)
             self.bytes -= turn.size
-            for key in made(turn):
+            for key in one.made:
                 self._makers.discard(key, turn.id)
-            for key in taken(turn):
+            for key in one.taken:
                 self._takers.discard(key, turn.id)
         for heard in feedback:
             self.forget(heard.id)
+        links = {turn_id: link for turn_id, link in found.items() if link is not None}
         return Closing(
             turns=tuple(members), links=links, feedback=tuple(feedback), closed_by=reason, continues=continued
         )
 
     def _link(self, turn: ParsedExchange, continued_by: Key | None) -> Link | None:
-        if turn.explicit:
-            return link_by(explicit(turn))
         origins = self._origins(turn)
-        grouped = next((key for key in shared(turn) if self._makers.count(key) > 1), None)
-        key = origins[0][1] if origins else grouped or continued_by
+        key = explicit(turn) if turn.explicit else origins[0][1] if origins else continued_by
         if key is not None:
-            return link_by(key)
+            return link_by(key, turn)
         return Link("none", BROKEN) if turn.history or turn.previous else None
 
     def _orphaned(self, turn: ParsedExchange) -> bool:
         """Whether a turn that it follows is not here and never was."""
+        ids, past = strong(turn), weak(turn)
         if turn.explicit or not (turn.history or turn.previous) or self._continued(turn)[0]:
             return False
-        ids, past = strong(turn), weak(turn)
         if past and not self._unseen(past[0], turn):
             return False
         return any(self._unseen(key, turn) for key in ids) if ids else all(self._unseen(key, turn) for key in past)
@@ -268,7 +243,7 @@ class Stitcher:
         """Whether nothing that `turn` could follow has made `key`."""
         if key in self._closed or key in self._repeated:
             return False
-        return all(self._turns[maker].started > turn.started for maker in self._makers.get(key))
+        return all(self._open[maker].turn.started > turn.started for maker in self._makers.get(key))
 
     def _heard(self, turns: Sequence[ParsedExchange]) -> list[Feedback]:
         ids = {
@@ -283,51 +258,55 @@ class Stitcher:
     def _meant_turns(self, feedback: Feedback) -> list[str]:
         return [turn_id for key in meant(feedback) for turn_id in self._named(key, feedback)]
 
-    def _named(self, key: Key, feedback: Feedback) -> tuple[str, ...]:
+    def _named(self, key: Key, feedback: Feedback) -> set[str]:
         """The open turns that `feedback` means by `key`, as the store has it (`actors.store.runs.find_trajectory`): of
         calls whose response, or own id, came again, the newest that had begun when it was said; of a trajectory that
         several keys name, those of its own key."""
         found = self._makers.get(key)
         if key[0] == "t" and self._keys.get(key, "") is None:
-            return tuple(turn_id for turn_id in found if self._turns[turn_id].caller == feedback.caller)
+            return {turn_id for turn_id in found if self._open[turn_id].turn.caller == feedback.caller}
         if key[0] not in "ru" or len(found) < 2:
             return found
-        turns = [self._turns[turn_id] for turn_id in found]
-        newest = max(turns, key=lambda turn: (turn.started <= feedback.received, turn.started, turn.id))
-        return (newest.id,)
+        turns = [self._open[turn_id].turn for turn_id in found]
+        return {max(turns, key=lambda turn: (turn.started <= feedback.received, turn.started, turn.id)).id}
 
     def _component(self, turn_id: str) -> list[ParsedExchange]:
-        """The turn and all that are linked to it, by start."""
+        """The turn and all that are linked to it: by start, but none before one that it names. A clock may be set back
+        in the middle of a run."""
         found, open_ends = {turn_id}, [turn_id]
         while open_ends:
-            for other in self._linked(self._turns[open_ends.pop()]):
-                if other not in found:
-                    found.add(other)
-                    open_ends.append(other)
-        return sorted((self._turns[key] for key in found), key=lambda turn: (turn.started, turn.id))
+            linked = set(self._linked(self._open[open_ends.pop()])) - found
+            found |= linked
+            open_ends += linked
+        began: dict[str, float] = {}
+        members = sorted((self._open[key].turn for key in found), key=lambda turn: (turn.depth, turn.started, turn.id))
+        for turn in members:
+            before = (began.get(self._sole(key), turn.started) for key in (*strong(turn), *weak(turn)))
+            began[turn.id] = max([turn.started, *before])
+        return sorted(members, key=lambda turn: (began[turn.id], turn.depth, turn.id))
 
-    def _linked(self, turn: ParsedExchange) -> Iterator[str]:
-        for key in shared(turn):
-            yield from self._makers.get(key)
+    def _linked(self, one: _Open) -> Iterator[str]:
+        turn = one.turn
+        if turn.explicit:
+            yield from self._makers.get(explicit(turn))
         for origin, _ in self._origins(turn):
             yield origin
-        for key in made(turn):
+        for key in one.made:
             if key[0] in ORIGINS and self._sole(key) == turn.id:
                 for other in self._takers.get(key):
-                    if any(origin == turn.id for origin, _ in self._origins(self._turns[other])):
+                    if any(origin == turn.id for origin, _ in self._origins(self._open[other].turn)):
                         yield other
 
     def _origins(self, turn: ParsedExchange) -> list[tuple[str, Key]]:
         """The turns that `turn` follows, and what tells so: all that its ids name, else the one by the best key."""
         if turn.explicit:
             return []
-        found = [(self._sole(key), key) for key in strong(turn)]
-        found = [(origin, key) for origin, key in found if origin and origin != turn.id]
+        found = [(origin, key) for key in strong(turn) if (origin := self._sole(key)) and origin != turn.id]
         if found:
             return found
         for key in weak(turn):
             origin = self._sole(key)
-            if origin and origin != turn.id and self._turns[origin].started <= turn.started:
+            if origin and origin != turn.id and self._open[origin].turn.started <= turn.started:
                 return [(origin, key)]
         return []
 
@@ -335,21 +314,16 @@ class Stitcher:
         """(id of the closed trajectory that `turn` belongs to, the key that tells so)"""
         key = explicit(turn)
         # The same id after the end is a new conversation of a long session.
-        if turn.explicit and key in self._closed and turn.started <= self._ended[key]:
-            return self._closed[key], key
+        if turn.explicit and key in self._closed and turn.started <= self._closed[key][1]:
+            return self._closed[key][0], key
         for key in (*strong(turn), *weak(turn)):
             if key in self._closed and key not in self._repeated:
-                return self._closed[key], key
+                return self._closed[key][0], key
         return "", None
 
     def _sole(self, key: Key) -> str:
+        """The open turn that alone has made `key`; empty if there is none, or were several."""
         return "" if key in self._repeated else self._makers.sole(key)
-
-    def _repeat(self, key: Key) -> None:
-        # A key stays ambiguous when one of its makers has closed: else the order of closings would decide.
-        self._repeated[key] = None
-        self._repeated.move_to_end(key)
-        _bound(self._repeated, self._limits.remembered)
 
     def _expire(self, now: float) -> None:
         old = takewhile(lambda one: one[1] + self._limits.feedback_seconds <= now, self._feedback.values())
@@ -357,11 +331,6 @@ class Stitcher:
         for feedback in [feedback for feedback, _ in old if not self._meant_turns(feedback)]:
             self.forget(feedback.id)
             self.feedback_evicted += 1
-
-
-def _bound(kept: OrderedDict[Key, Any], most: int) -> None:
-    while len(kept) > most:
-        kept.popitem(last=False)
 
 
 def ends(feedback: Feedback) -> bool:

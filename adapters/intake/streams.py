@@ -5,8 +5,9 @@ import traceback
 import msgspec
 import structlog
 
-from actors.dialects import Dialect, Merged
-from actors.dialects.form import DECODE_ERRORS
+from actors.dialects import Dialect, Merged, parsed
+from actors.dialects.conversation import DECODE_ERRORS
+from actors.dialects.form import UNKNOWN
 
 _DONE = b"[DONE]"
 _LINE = b"data: "
@@ -18,35 +19,27 @@ def merge(body: bytes, dialect: Dialect | None) -> Merged:
     """The response in the server-sent events of `body`; the list of its events if they cannot be merged."""
     events = _events(body)
     if dialect is None:
-        return Merged([msgspec.Raw(event) for event in events], bool(events), "a stream of an unknown form")
+        return Merged([msgspec.Raw(event) for event in events], bool(events), UNKNOWN)
+    found = _merged(events, dialect)
+    # One bad event (a cut end, a comment of a proxy as data) must not cost the others.
+    whole = [event for event in events if parsed(event) is not None] if isinstance(found, str) else events
+    if len(whole) < len(events):
+        found = _merged(whole, dialect)
+        if isinstance(found, Merged):
+            found.error = found.error or f"{len(events) - len(whole)} events that are no JSON"
+    return Merged([msgspec.Raw(event) for event in whole], False, found) if isinstance(found, str) else found
+
+
+def _merged(events: list[bytes], dialect: Dialect) -> Merged | str:
+    """The response, or why there is none."""
     try:
         return dialect.merge(events)
     except DECODE_ERRORS as error:
-        why = f"a stream that cannot be merged: {error}"
+        return f"a stream that cannot be merged: {error}"
     except Exception as error:
         # A bug of ours in one dialect must not cost the answer. Its message may quote what is not redacted yet.
         log.error("stream_not_merged", error=type(error).__name__, where=traceback.format_tb(error.__traceback__)[-1])
-        why = f"a stream that cannot be merged: {type(error).__name__}"
-    # One bad event (a cut end, a comment of a proxy as data) must not cost the others.
-    whole = [event for event in events if _readable(event)]
-    if len(whole) < len(events):
-        why = f"{len(events) - len(whole)} events that are no JSON"
-        try:
-            merged = dialect.merge(whole)
-        except DECODE_ERRORS as error:
-            why = f"a stream that cannot be merged: {error}"
-        else:
-            merged.error = merged.error or why
-            return merged
-    return Merged([msgspec.Raw(event) for event in whole], False, why)
-
-
-def _readable(event: bytes) -> bool:
-    try:
-        msgspec.json.decode(event)
-    except DECODE_ERRORS:
-        return False
-    return True
+        return f"a stream that cannot be merged: {type(error).__name__}"
 
 
 def _events(body: bytes) -> list[bytes]:

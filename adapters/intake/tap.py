@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actors.dialects import Dialect, Tokens, chat, dialect_of
+from actors.dialects import Dialect, Merged, Tokens, dialect_of, parsed
 from actors.dialects.anthropic import TOKENS
-from actors.dialects.form import DECODE_ERRORS, FIELDS, NULL, TOKEN_ERRORS, Fields, objects, value
+from actors.dialects.form import FIELDS, NULL, TOKEN_ERRORS, Fields, objects, value
 from actors.messages import Exchange, Hints
+from actors.messages.dialects import dialect_at
 from actors.messages.raw import RawExchange
 from actors.messages.traffic import Part
 from adapters.intake.sampling import read_sampling
@@ -38,92 +39,66 @@ _NULL_UNASKED = ("logprobs", "input_messages", "output_messages")
 """Those that stand in an answer whoever asked, empty."""
 
 
-class _Response(msgspec.Struct):
-    data: bytes
-    """JSON, or whatever came instead; empty if there was no response."""
-    finished: bool
-    error: str = ""
-    fields: Fields | None = None
-    """Of the response, if it is an object."""
-
-
 def exchange_from_raw(raw: RawExchange, redactor: "Redactor | None" = None) -> Exchange:
     """What the agent saw in `raw`, as far as it can be read, without what `redactor` takes out; has the record's id."""
     streamed = raw.content_type[:17].lower() == "text/event-stream"
     dialect = dialect_of(raw.path)
-    response = _opened(raw, streamed, dialect)
-    body, redacted, finds = _plain(raw.request), (), {}
+    opened = _opened(raw, streamed, dialect)
+    request, response, error, finished = _plain(raw.request), opened.body, opened.error, opened.finished
+    redacted, finds = (), {}
     if redactor is not None:
-        clean = redactor.bodies(body, response.data, response.error)
-        body, redacted, finds = clean.request, clean.redacted, clean.finds
-        response.data, response.error = clean.response, clean.error
-    _read(response, raw, streamed, dialect)
-    request, fields = _object(body), response.fields
+        clean = redactor.bodies(request, response, error)
+        request, response, error, redacted, finds = (
+            clean.request, clean.response, clean.error, clean.redacted, clean.finds,
+        )  # fmt: skip
+    asked, fields = parsed(request, FIELDS.decode) or {}, parsed(response, FIELDS.decode)
+    if response and not streamed and fields is not None:
+        finished = dialect is None or dialect.ended(fields)
+    elif response and not streamed and parsed(response) is None:
+        finished, error = False, raw.problem or "response is no JSON"
+        response = msgspec.json.encode(response.decode("utf-8", "replace"))
     tokens = _tokens(raw, dialect, fields, redacted)
     if fields is not None and raw.tokens_requested:
-        shown = _without_unasked(fields, request)
-        response.data = response.data if shown == fields else msgspec.json.encode(shown)
+        response = msgspec.json.encode(_without_unasked(fields, asked))
     exchange = Exchange(
         id=raw.id,
         tenant=raw.tenant,
         endpoint=raw.path,
         engine=raw.engine,
-        model=_text(value(request, "model")) or (_text(value(fields, "model")) if fields else ""),
+        model=_text(value(asked, "model")) or _text(value(fields or {}, "model")),
         started=raw.received,
         duration=max(0.0, raw.finished - raw.received),
         status=raw.status,
         streamed=streamed,
-        complete=response.finished and (raw.complete or _left_at_the_end(raw, streamed)),
-        request=body,
-        response=response.data,
-        response_id=_text(value(fields, "id")) if fields else "",
-        prompt_ids=tokens.prompt_ids,
-        response_ids=tokens.response_ids,
-        logprobs=tokens.logprobs,
-        versions=tokens.versions,
-        why_no_tokens=tokens.why,
-        masked=tokens.masked,
-        sampling=read_sampling(lambda name: value(request, name)),
-        hints=_hints(raw.hints, request),
-        error=response.error,
+        complete=finished and (raw.complete or _left_at_the_end(raw, streamed)),
+        request=request,
+        response=response,
+        response_id=_text(value(fields or {}, "id")),
+        sampling=read_sampling(lambda name: value(asked, name)),
+        hints=_hints(raw.hints, asked),
+        error=error,
         source=raw.source,
         caller=raw.caller,
         redacted=redacted,
         finds=finds,
+        **msgspec.structs.asdict(tokens),
     )
     return redactor.message(exchange) if redactor is not None and redactor.strict else exchange
 
 
-def _opened(raw: RawExchange, streamed: bool, dialect: Dialect | None) -> _Response:
-    """The response without its encodings: inflated, and merged if it is a stream."""
+def _opened(raw: RawExchange, streamed: bool, dialect: Dialect | None) -> Merged:
+    """The response as bytes without its encodings: inflated, and merged if it is a stream."""
     try:
         data = _inflated(raw.response, raw.content_encoding.strip().lower())
     except (zlib.error, ValueError) as error:
-        return _Response(b"", False, f"response cannot be decompressed: {error}")
+        return Merged(b"", False, f"response cannot be decompressed: {error}")
     if not data:
-        return _Response(b"", raw.complete, "" if raw.complete else raw.problem or "no response")
+        return Merged(b"", raw.complete, "" if raw.complete else raw.problem or "no response")
     if not streamed:
-        return _Response(data, True)
+        return Merged(data, True)
     merged = merge(data, dialect)
-    return _Response(msgspec.json.encode(merged.body), merged.finished, merged.error)
-
-
-def _read(response: _Response, raw: RawExchange, streamed: bool, dialect: Dialect | None) -> None:
-    """Read the fields of a response whose bytes are final, and whether it is whole."""
-    if not response.data:
-        return
-    response.fields = _fields(response.data)
-    if streamed:
-        return
-    if response.fields is not None:
-        response.finished = dialect is None or dialect.ended(response.fields)
-        return
-    try:
-        msgspec.json.decode(response.data)
-    except DECODE_ERRORS as error:
-        response.finished = False
-        response.error = raw.problem or f"response is no JSON: {error}"
-        response.data = msgspec.json.encode(response.data.decode("utf-8", "replace"))
+    merged.body = msgspec.json.encode(merged.body)
+    return merged
 
 
 def _left_at_the_end(raw: RawExchange, streamed: bool) -> bool:
@@ -159,41 +134,33 @@ def _tokens(raw: RawExchange, dialect: Dialect | None, fields: Fields | None, re
     """The response's tokens, those of what was taken out masked: ids decode back to it. Of a redacted prompt there are
     none; whoever has a tokenizer may render what is left of it."""
     if fields is None or raw.status >= 400:
-        return Tokens(why="no response")
+        return Tokens(why_no_tokens="no response")
     if dialect is None:
-        return Tokens(why="no conversation")
-    if redacted and dialect is not chat:
-        return Tokens(why=f"redacted {redacted[0]}")
+        return Tokens(why_no_tokens="no conversation")
+    if redacted and dialect_at(raw.path) != "chat":
+        return Tokens(why_no_tokens=f"redacted {redacted[0]}")
     if "prompt" in redacted:
         fields = {**fields, "prompt_token_ids": msgspec.Raw(b"[]")}
     try:
         tokens = dialect.tokens(fields)
     except TOKEN_ERRORS:
-        return Tokens(why="token fields of an unknown form")
-    if not redacted or tokens.response_ids:
-        return tokens
-    return Tokens(why=f"redacted {redacted[-1]}")
+        return Tokens(why_no_tokens="token fields of an unknown form")
+    return Tokens(why_no_tokens=f"redacted {redacted[-1]}") if redacted and not tokens.response_ids else tokens
 
 
 def _without_unasked(body: Fields, request: Fields) -> Fields:
     """The response without what only the tap had asked for: it is packed already, and as JSON it is ten times the size.
     What stands there unasked, if empty, stays so."""
-    shown = _asked_for(body, request)
-    choices = objects(body, "choices")
-    fewer = [_asked_for(choice, request) for choice in choices]
-    if fewer != choices:
-        shown["choices"] = msgspec.Raw(msgspec.json.encode(fewer))
+    unasked = {name for name, asked_by in _ASKED_BY.items() if asked_by not in request}
+    shown = _without(unasked, body)
+    if choices := objects(body, "choices"):
+        shown["choices"] = msgspec.Raw(msgspec.json.encode([_without(unasked, choice) for choice in choices]))
     return shown
 
 
-def _asked_for(fields: Fields, request: Fields) -> Fields:
-    kept: Fields = {}
-    for name, raw in fields.items():
-        if name not in _ASKED_BY or _ASKED_BY[name] in request:
-            kept[name] = raw
-        elif name in _NULL_UNASKED:
-            kept[name] = NULL
-    return kept
+def _without(unasked: set[str], fields: Fields) -> Fields:
+    kept = {name: raw for name, raw in fields.items() if name not in unasked}
+    return {name: NULL for name in _NULL_UNASKED if name in fields} | kept
 
 
 def _hints(told: Hints, request: Fields) -> Hints:
@@ -210,18 +177,6 @@ def _hints(told: Hints, request: Fields) -> Hints:
         previous_response_id=told.previous_response_id or _text(value(request, "previous_response_id")),
         conversation=_text(conversation),
     )
-
-
-def _fields(data: bytes) -> Fields | None:
-    try:
-        return FIELDS.decode(data)
-    except DECODE_ERRORS:
-        return None
-
-
-def _object(data: bytes) -> Fields:
-    """The JSON object in `data`; empty if there is none, which is the engine's to complain about."""
-    return _fields(data) or {}
 
 
 def _text(found: Any) -> str:

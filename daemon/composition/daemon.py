@@ -48,6 +48,7 @@ from actors.tasks.questioner.actor import Questioner
 from actors.tasks.questioner.generating import Generator
 from actors.tasks.searching import ShadowSearch
 from actors.trajectories.assembler import Assembler
+from actors.trajectories.stitching import Limits
 from actors.versions.version_timeline import VersionTimeline
 from adapters.environments.synthetic_tasks import SyntheticTasks
 from adapters.redaction import Redactor
@@ -177,10 +178,11 @@ class Daemon:
         """Calls to trajectories."""
         config, engines = self.config, self.parts.serving
         assembler = Assembler(
-            idle_seconds=60.0 * config.runs.idle_minutes,
+            limits=Limits(idle_seconds=60.0 * config.runs.idle_minutes),
             processed_logprobs=[one.name for one in config.engines if one.logprobs == "processed"],
             store=self.store, clock=self.clock, serving=self.times.version,
-            ticks=time.monotonic, engine=engines[next(iter(engines))], engines=engines,
+            ticks=time.monotonic, engine=engines[next(iter(engines))],
+            engines={name: one.sampling_defaults for name, one in engines.items()},
         )  # fmt: skip
         self.act(assembler, shown.assembler_figures)
 

@@ -11,6 +11,7 @@ from actors.messages import Attributed, Attribution, BatchOrder, Candidate, Outc
 from actors.store import Store
 from actors.system import streams
 from actors.trajectories.assembler import Assembler
+from actors.trajectories.stitching import Limits
 from tests.support.driving import Driver
 from tests.support.traffic import exchange, feedback
 
@@ -27,7 +28,7 @@ class Daemon:
         more: dict[str, Any] = {"store": store, "clock": lambda: self.now}
         learning = more | {"exam": lambda key: False}
         rules = CuratorSettings(groups_per_batch=0, production_per_batch=BATCH, max_staleness=2)
-        self._assembler = Driver(Assembler(idle_seconds=IDLE, **more), store)
+        self._assembler = Driver(Assembler(limits=Limits(idle_seconds=IDLE), **more), store)
         self._curator = Driver(Curator(rules, batches=path / "batches", **learning), store)
         experiencer = Experiencer(prober=None, **learning)
         self._learning = (self._curator, Driver(experiencer, store))

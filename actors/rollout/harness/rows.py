@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from actors.messages import Processing, RowBuilder, TokenRow, pack_array
+from actors.messages import Processing, RowBuilder, Sampled, TokenRow, pack_array
 from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.completion import Completion
 
@@ -56,13 +56,10 @@ class Rows:
         if at < 0 or self._rows[at].processing != processing:
             at = len(self._rows)
             self._rows.append(RowBuilder(self._temperature, hint, processing=processing))
-        self._rows[at].extend(
-            step,
-            prompt=prompt,
-            sampled=pack_array(turn.ids, "<i4"),
-            logprobs=pack_array(turn.logprobs, "<f4"),
-            versions=pack_array(turn.versions, "<i4"),
-        )
+        ids, logprobs = pack_array(turn.ids, "<i4"), pack_array(turn.logprobs, "<f4")
+        versions = pack_array(turn.versions, "<i4")
+        sampled = Sampled(prompt_ids=prompt, response_ids=ids, logprobs=logprobs, versions=versions)
+        self._rows[at].extend(step, sampled)
         return at
 
     @property

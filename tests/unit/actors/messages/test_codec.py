@@ -119,7 +119,7 @@ TREE = Lineage([(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (6, 0), (7, 6)])
         (TREE, 5, {0: 5, 1: 4, 2: 3, 3: 2, 4: 1, 5: 0, 7: None, -1: None}),
         (TREE, 7, {0: 2, 6: 1, 7: 0, 5: None, 8: 0}),  # a version that was not heard of yet is fresh
         (TREE, 0, {3: None, 8: 0}),  # the head was set back before it
-        (Lineage.of_chain((0, 3, 4, 9)), 9, {0: 3, 3: 2, 4: 1, 9: 0, 5: None}),
+        (Lineage([(3, 0), (4, 3), (9, 4)]), 9, {0: 3, 3: 2, 4: 1, 9: 0, 5: None}),
         (Lineage((one, one - 1) for one in range(1, 2 * REMEMBERED + 1)), 2 * REMEMBERED,
          {REMEMBERED: REMEMBERED, 0: None}),
     ],

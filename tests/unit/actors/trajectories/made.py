@@ -123,7 +123,8 @@ class Bench:
 
     async def restart(self, **fields: Any) -> None:
         """As after kill -9: what was in memory is gone."""
-        self.assembler = Assembler(store=self.store, **({"clock": lambda: self.now, "idle_seconds": 60.0} | fields))
+        values = {"clock": lambda: self.now, "limits": Limits(idle_seconds=60.0)}
+        self.assembler = Assembler(store=self.store, **(values | fields))
         self.driver = Driver(self.assembler, self.store)
         await self.assembler.start()
 

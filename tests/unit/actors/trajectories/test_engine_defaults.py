@@ -21,7 +21,7 @@ class Engine:
 
     def __init__(self, says: Sampling | Exception) -> None:
         self.says, self.asked, self.now = says, 0, 0.0
-        self.known = EngineDefaults({"own": self}, lambda: self.now)
+        self.known = EngineDefaults({"own": self.sampling_defaults}, lambda: self.now)
 
     async def sampling_defaults(self) -> Sampling:
         self.asked += 1
@@ -79,7 +79,7 @@ async def test_an_engine_that_does_not_say_is_not_believed_to_do_nothing(error: 
 
 async def test_a_run_says_how_it_was_really_sampled(bench: Bench) -> None:
     for name, why, rows in (("processed", "", [(0.7, QWEN.processing)]), ("raw", "temperature", [])):
-        await bench.restart(processed_logprobs=("processed",), engines={name: Engine(QWEN)})
+        await bench.restart(processed_logprobs=("processed",), engines={name: Engine(QWEN).sampling_defaults})
         await bench.see(exchange(name, 0, engine=name, sampling=UNSAID), feedback(name, 0, 1.0))
         (run,) = await bench.later()
         assert run.why_not == why

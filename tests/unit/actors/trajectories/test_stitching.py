@@ -351,7 +351,7 @@ def test_when_a_run_is_over_and_how_it_ended(messages: list, at: float, expected
 def test_what_is_open_is_bounded() -> None:
     turns = [read_turn(call) for call in run_of()]
     long = stitcher_of(max_steps=3)
-    closes = [long.add(turn, 0.0) and long.close_long(turn) is not None for turn in turns]
+    closes = [long.add(turn, 0.0) and long.close_due(0.0) != [] for turn in turns]
     assert (closes, len(long), long.bytes) == ([False, False, True], 0, 0)
     many = stitcher_of(max_turns=2)
     for number, run in enumerate("abc"):
@@ -366,6 +366,17 @@ def test_what_is_open_is_bounded() -> None:
     kept = stitcher_of(FIRST, RATED, feedback("nobody", 0), idle_seconds=9000.0, feedback_seconds=3600.0)
     kept.close_due(3600.0)
     assert (kept.waiting, kept.feedback_evicted) == (1, 1), "what waits for an open run keeps no other"
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"explicit": True}, {"dialect": "responses"}, {"explicit": True, "call_ids": False}]
+)
+@pytest.mark.parametrize("back", [1, 2, 3])
+def test_a_clock_that_is_set_back_in_the_middle_of_a_run_moves_no_step(fields: dict, back: int) -> None:
+    calls = [exchange("a", n, **fields, started=100.0 + 10 * n - 3600.0 * (n >= back)) for n in range(4)]
+    (run,) = closed(*calls)
+    assert (names(run), [step.row for step in run.steps]) == ("a-0 a-1 a-2 a-3", [0] * 4)
+    assert (run.goal, run.started) == ("goal of a", 100.0)
 
 
 def test_steps_carry_action_and_what_came_back() -> None:
@@ -498,7 +509,7 @@ def test_what_is_not_trainable_says_why_by_whether_log_probs_are_of_what_was_sam
 @pytest.mark.parametrize("shaped_by", ["forced tool choice", "structured output", "strict tools"])
 def test_a_call_that_a_grammar_shaped_may_train_and_says_so(shaped_by: str) -> None:
     found = read_turn(exchange("a", 1, sampling=Sampling(bent_by=shaped_by)))
-    assert (found.why_not, found.processing) == ("", Processing(grammar=True))
+    assert (found.why_not, found.sampling.processing) == ("", Processing(grammar=True))
 
 
 def test_a_row_ends_where_the_sampling_changes_and_says_what_it_was() -> None:

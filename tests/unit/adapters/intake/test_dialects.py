@@ -159,6 +159,11 @@ def test_a_responses_stream_that_was_cut_keeps_what_had_come(length: int) -> Non
     assert calls == ['{"a":2}'[: 4 * (length > 6) + 3 * (length > 7)]] * (length > 5)
 
 
+def test_an_event_of_an_unknown_form_costs_nothing_of_a_response_that_ended() -> None:
+    exchange = seen(RESPONSES, [*ITEMS[:4], {"type": "response.novel", "item": [3]}, *ITEMS[4:]])
+    assert (json.loads(exchange.response), exchange.complete, exchange.error) == (WHOLE, True, "")
+
+
 @pytest.mark.parametrize("length", range(1, len(BLOCKS)))
 def test_a_messages_stream_that_was_cut_keeps_what_had_come(length: int) -> None:
     exchange = seen(MESSAGES, BLOCKS[:length])

@@ -133,7 +133,7 @@ def test_a_conversation_is_as_many_calls_as_it_has_answers_and_ends() -> None:
     first, second, end = from_chat(json.dumps(CHAT).encode(), tenant="acme", now=100.0)
     assert [type(one) for one in (first, second, end)] == [Exchange, Exchange, Feedback]
     one, two = read_turn(first), read_turn(second)
-    assert (one.goal, one.answers[0].tool_calls[0].name) == ("2+2?", "add")
+    assert (one.goal, one.answers[0].calls[0].name) == ("2+2?", "add")
     assert one.tools == b'[{"type":"function","function":{"name":"add"}}]'
     assert (two.observation, two.answers[0].text, two.history) == ("4", "4", one.answers[0].future)
     assert {one.explicit, two.explicit} == {end.trajectory_id}

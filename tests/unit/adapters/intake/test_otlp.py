@@ -35,7 +35,7 @@ def test_a_recorded_run_is_three_calls_that_follow_each_other(mode: str) -> None
     first, second, third = turns = [read_turn(call) for call in calls]
     assert [turn.goal for turn in turns] == ["2+2 and 3+3?"] * 3
     assert [turn.response_id for turn in turns] == ["chatcmpl-1", "chatcmpl-2", "chatcmpl-3"]
-    asked = {call.id: (call.name, json.loads(call.arguments)) for call in first.answers[0].tool_calls}
+    asked = {call.id: (call.name, json.loads(call.arguments)) for call in first.answers[0].calls}
     assert asked == {"call_a": ("add", {"a": 2, "b": 2}), "call_b": ("add", {"a": 3, "b": 3})}
     assert (second.observation, second.answers[0].text) == ("4\n6", "4 and 6")
     assert (third.observation, third.answers[0].text) == ("thanks", "all done")

@@ -42,7 +42,7 @@ def test_no_word_of_a_call_is_left_and_its_turns_are(strict: Redactor, dialect: 
     plain, stripped = read_turn(one), read_turn(two)
     assert (stripped.depth, len(stripped.answers)) == (plain.depth, len(plain.answers))
     for was, left in zip(plain.answers, stripped.answers, strict=True):
-        assert [call.name for call in left.tool_calls] == [call.name for call in was.tool_calls]
+        assert [call.name for call in left.calls] == [call.name for call in was.calls]
         assert bool(left.text) == bool(was.text)
     assert (two.complete, two.model) == (one.complete, "bytes")
     assert stripped.why_not.startswith("redacted")
