@@ -47,6 +47,11 @@ class Detector(msgspec.Struct, frozen=True):
         return self.possible(clues) and next(self.find(clues.text), None) is not None
 
 
+def listed(words: str) -> tuple[str, ...]:
+    """The entries of a list that is written with commas."""
+    return tuple(word.strip() for word in words.split(","))
+
+
 def lowered(text: str) -> str:
     """`text` in lower case, of the same length: one letter of Unicode's, a Turkish one, would become two."""
     return text.replace("\u0130", "i").lower()

@@ -14,7 +14,8 @@ import msgspec
 from adapters.redaction import keys, names, personal, secrets
 from adapters.redaction.detector import Clues, Detector, Spans, says
 from adapters.redaction.settings import KINDS, RedactionSettings, compiled, read_key
-from adapters.redaction.spelt import columns, inserted, is_pair, may_be_spelt, spellings
+from adapters.redaction.spelt import is_pair, may_be_spelt, spellings
+from adapters.redaction.tables import columns, inserted
 
 PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,32}(?::[0-9a-f]{8})?\]")
 _SHORTEST_KNOWN = 6
@@ -122,7 +123,7 @@ class Finder:
     def field(self, name: str, value: str) -> Edit | None:
         """The edit for the whole of `value`, if the name of its field tells."""
         told = self.named(name)
-        return self.whole(self._kind(told), value) if told and names.named_secret(told, value) else None
+        return self.whole(self._kind(told), value) if told and names.is_secret(told, value) else None
 
     def number(self, name: str, value: int) -> Edit | None:
         """The edit for a number in JSON, by its digits or by the name of its field."""
@@ -130,7 +131,7 @@ class Finder:
         if "card" in self._kinds and len(digits) > 12 and personal.is_card(digits):
             return self.whole("card", digits)
         told = self.named(name) if value > 99 and name else ""
-        return self.whole(self._kind(told), digits) if told and names.named_number(told, digits) else None
+        return self.whole(self._kind(told), digits) if told in names.OF_NUMBERS and names.is_secret(told, digits) and (told in ('password','code') or len(digits)>6) else None
 
     def named(self, name: str) -> str:
         """`names.named`, of the kinds that are searched for."""
@@ -148,10 +149,10 @@ class Finder:
         return Edit(0, len(value), self.placeholders.of(kind, value), kind, value)
 
     def _columns(self, text: str) -> Spans:
-        return columns(text, self.named, names.named_secret)
+        return columns(text, self.named)
 
     def _inserted(self, text: str) -> Spans:
-        return inserted(text, self.named, names.named_secret)
+        return inserted(text, self.named)
 
     def _spelt(self, text: str) -> Spans:
         for start, end, said in spellings(text):
