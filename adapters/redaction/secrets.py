@@ -5,9 +5,10 @@ many languages; codes, cookies and commands; and long random words of no known f
 """
 
 import re
+from functools import partial
 from itertools import pairwise
 
-from adapters.redaction.detector import Clues, Detector, Spans, has, listed, long_words, lowered, near, places, says
+from adapters.redaction.detector import Detector, Spans, has, listed, long_words, lowered, near, places, says
 from adapters.redaction.names import (
     ALONE,
     FAR,
@@ -245,15 +246,13 @@ _PHRASES = tuple(
 """(how it is judged, words without which it cannot be there, how it is written), what is not `name = value`."""
 
 
-def _phrases(text: str) -> Spans:
-    low = lowered(text)
-    for (kind, tie), words, pattern in _PHRASES:
-        if has(low, words):
-            for match in pattern.finditer(text):
-                value = match[1]
-                told = _is_key(value) if kind == "key" else kind == "certain" or is_secret(kind, value, tie)
-                if told and not stands_for(value):
-                    yield match.span(1)
+def _phrase(how: tuple[str, int], pattern: re.Pattern[str], text: str) -> Spans:
+    kind, tie = how
+    for match in pattern.finditer(text):
+        value = match[1]
+        told = _is_key(value) if kind == "key" else kind == "certain" or is_secret(kind, value, tie)
+        if told and not stands_for(value):
+            yield match.span(1)
 
 
 _COOKIE = re.compile(r"(?i)(?:set-)?cookie[\"']?\s?[:=]\s?[\"']?(?P<all>[^\r\n\"']{8,4096})")
@@ -296,14 +295,10 @@ def _turns(word: str) -> float:
     return sum(first != second for first, second in pairwise(kinds)) / max(1, len(kinds))
 
 
-def _may_have_phrases(clues: Clues) -> bool:
-    return any(has(clues.low, words) for _, words, _ in _PHRASES)
-
-
 DETECTORS = (
     Detector("secret", says(_HINTS, FOREIGN_PASSWORDS), _stated),
     Detector("secret", says(_CODE_WORDS), _codes),
     Detector("secret", says(("cookie",)), _cookies),
-    Detector("secret", _may_have_phrases, _phrases),
+    *(Detector("secret", says(words), partial(_phrase, how, pattern)) for how, words, pattern in _PHRASES),
     Detector("secret", lambda clues: clues.long_run, _random),
 )

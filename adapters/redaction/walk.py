@@ -78,10 +78,17 @@ class Walk:
             self._fill(slot)
         return box[0]
 
-    def edits(self, text: str, name: str = "") -> list[Edit]:
-        """What to take out of `text`; what was found is known from now on."""
-        field = self.finder.field(name, text) if name else None
-        return self._took([field] if field else self.finder.edits(text, self.known))
+    def edits(self, value: str | int, name: str = "") -> list[Edit]:
+        """What to take out of a text, or of a number in a field; what was found is known from now on."""
+        field = self.finder.field(name, value)
+        edits = [field] if field else self.finder.edits(value, self.known) if isinstance(value, str) else []
+        for edit in edits:
+            self.finds[edit.kind] = self.finds.get(edit.kind, 0) + 1
+            self.taken[edit.value] = edit.placeholder
+            for found, kind in ((edit.value, edit.kind), *edit.inside):
+                if len(self.known) < _MOST_KNOWN and is_worth_knowing(found):
+                    self.known.setdefault(found, kind)
+        return edits
 
     def _unit(self, holder: Any, place: Any, name: str, free: bool) -> None:
         """What is found late in one message is taken out of its beginning too."""
@@ -94,12 +101,9 @@ class Walk:
     def _is_clean(self, body: Any) -> bool:
         texts: list[str] = []
         for _, _, value, name in self._slots([body], 0, "", False):
-            if type(value) is int:
-                if self.finder.number(name or "", value):
-                    return False
-            elif name and self.finder.field(name, value):
+            if self.finder.field(name, value):
                 return False
-            else:
+            if type(value) is str:
                 texts.append(value)
         return self.finder.clean(texts, self.known)
 
@@ -147,24 +151,11 @@ class Walk:
 
     def _fill(self, slot: Slot) -> None:
         holder, place, value, name = slot
-        if type(value) is int:
-            edit = self.finder.number(name or "", value)
-            edits = self._took([edit] if edit else [])
-        else:
-            edits = self.edits(value, name or "")
+        edits = self.edits(value, name or "")
         if edits and name is None:
             holder[applied(place, edits)] = holder.pop(place)
         elif edits:
             holder[place] = applied(str(value), edits)
-
-    def _took(self, edits: list[Edit]) -> list[Edit]:
-        for edit in edits:
-            self.finds[edit.kind] = self.finds.get(edit.kind, 0) + 1
-            self.taken[edit.value] = edit.placeholder
-            for value, kind in ((edit.value, edit.kind), *edit.inside):
-                if len(self.known) < _MOST_KNOWN and is_worth_knowing(value):
-                    self.known.setdefault(value, kind)
-        return edits
 
 
 def _units(box: list[Any]) -> Iterator[tuple[Any, Any, str, bool, bool]]:
