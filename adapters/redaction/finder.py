@@ -163,7 +163,7 @@ class Finder:
             if value in part:
                 spans += ((*span, kind) for span in _words(part, value))
         spans = [span for span in spans if span[0] < span[1] and not self._stays(part[span[0] : span[1]])]
-        return [self._made(part, start, group) for group in _merged(spans)]
+        return [self._made(part, start, group) for group in merged(spans)]
 
     def _made(self, part: str, offset: int, group: list[tuple[int, int, str]]) -> Edit:
         start, end = group[0][0], max(span[1] for span in group)
@@ -181,7 +181,7 @@ def is_regex(text: str) -> bool:
     return len(text) > 2 and text.startswith("/") and text.endswith("/")
 
 
-def _merged(spans: list[tuple[int, int, str]]) -> list[list[tuple[int, int, str]]]:
+def merged(spans: list[tuple[int, int, str]]) -> list[list[tuple[int, int, str]]]:
     """Those that overlap together: all of them goes, under the kind that ranks first."""
     groups: list[list[tuple[int, int, str]]] = []
     last = 0
