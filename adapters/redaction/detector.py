@@ -13,6 +13,10 @@ _RUNS = bytes(0x61 if (chr(code).isalnum() and code < 128) or code in b"-_." els
 _DIGITS = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
 _BETWEEN_DIGITS = b" -.()/\xc2\xa0"
 """What people write between the digits of one number; the last two are the no-break space."""
+MOST_CHECKS = 2000
+"""Candidates of a kind in one text that are asked whether they are one (up to 90 us each)."""
+_REACH = 72
+"""Characters from a word, within which the number that it names must begin."""
 _LONG_RUN, _LONG_NUMBER, _NUMBER = b"a" * 16, b"0" * 9, b"0" * 7
 
 
@@ -62,11 +66,30 @@ def matches(pattern: re.Pattern[str], text: str, group: int | str = 0, *, keep: 
     return (match.span(group) for match in pattern.finditer(text) if keep(match[group]))
 
 
-def near(pattern: re.Pattern[str], text: str, at: int, before: int, reach: int) -> Iterator[re.Match[str]]:
-    """What begins around `at`, whole if it ends further off."""
-    for found in pattern.finditer(text, max(0, at - before), at + reach):
-        if match := pattern.match(text, found.start()):
-            yield match
+def checked(pattern: re.Pattern[str], is_one: Keep, text: str) -> Spans:
+    """Where `pattern` stands in `text` and `is_one` says that it is one. Beyond `MOST_CHECKS` its form alone does: a
+    text with so many is an export, or was made to cost time."""
+    for number, match in enumerate(pattern.finditer(text)):
+        if number >= MOST_CHECKS or is_one(match[0]):
+            yield match.span()
+
+
+def labelled(pattern: re.Pattern[str], words: Iterable[str], before: int, text: str) -> Iterator[re.Match[str]]:
+    """What `pattern`, a name and a number, finds around one of its `words`, if a digit stands near enough behind it.
+
+    Args:
+        before: characters before the word, where the name that it is a part of begins; 0: it begins with the word.
+    """
+    for at, _ in places(lowered(text), words):
+        if not any(map(str.isdigit, text[at : at + _REACH])):
+            continue
+        if not before:
+            found = pattern.match(text, at) if not (at and text[at - 1].isascii() and text[at - 1].isalpha()) else None
+            yield from (found,) if found else ()
+            continue
+        for found in pattern.finditer(text, max(0, at - before), at + _REACH):
+            if match := pattern.match(text, found.start()):  # whole if it ends further off
+                yield match
 
 
 def has(low: str, words: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ import re
 from functools import partial
 from itertools import pairwise
 
-from adapters.redaction.detector import Detector, Spans, has, listed, long_words, lowered, near, places, says
+from adapters.redaction.detector import Detector, Spans, has, labelled, listed, long_words, lowered, places, says
 from adapters.redaction.names import (
     ALONE,
     FAR,
@@ -166,15 +166,9 @@ _CODE = re.compile(
 _CODE_WORDS = listed(
     "pin, tan, otp, geheimzahl, clave secreta, cvv, cvc, csc, code, código, codigo, codice, код, 验证码, 認証, 인증"
 )
-_CODE_REACH = 72
-
 
 def _codes(text: str) -> Spans:
-    for at, _ in places(lowered(text), _CODE_WORDS):
-        # What comes before the word belongs to its name; a number must stand behind it, or this is some other code.
-        if any(map(str.isdigit, text[at : at + _CODE_REACH])):
-            for match in near(_CODE, text, at, 16, _CODE_REACH):
-                yield match.span("value")
+    return (match.span("value") for match in labelled(_CODE, _CODE_WORDS, 16, text))
 
 
 _PASSWORD, _TOKEN, _KEY, _CERTAIN = ("password", QUOTED), ("token", QUOTED), ("key", FAR), ("certain", QUOTED)
