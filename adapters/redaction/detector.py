@@ -17,6 +17,7 @@ MOST_CHECKS = 2000
 """Candidates of a kind in one text that are asked whether they are one (up to 90 us each)."""
 _REACH = 72
 """Characters from a word, within which the number that it names must begin."""
+_DIGIT = re.compile(r"\d")
 _LONG_RUN, _LONG_NUMBER, _NUMBER = b"a" * 16, b"0" * 9, b"0" * 7
 
 
@@ -81,15 +82,12 @@ def labelled(pattern: re.Pattern[str], words: Iterable[str], before: int, text: 
         before: characters before the word, where the name that it is a part of begins; 0: it begins with the word.
     """
     for at, _ in places(lowered(text), words):
-        if not any(map(str.isdigit, text[at : at + _REACH])):
+        inside = at and text[at - 1].isascii() and text[at - 1].isalpha()
+        if (inside and not before) or not _DIGIT.search(text, at, at + _REACH):
             continue
-        if not before:
-            found = pattern.match(text, at) if not (at and text[at - 1].isascii() and text[at - 1].isalpha()) else None
-            yield from (found,) if found else ()
-            continue
-        for found in pattern.finditer(text, max(0, at - before), at + _REACH):
-            if match := pattern.match(text, found.start()):  # whole if it ends further off
-                yield match
+        around = pattern.finditer(text, max(0, at - before), at + _REACH) if before else ()
+        starts = [found.start() for found in around] if before else [at]
+        yield from filter(None, (pattern.match(text, start) for start in starts))  # whole if it ends further off
 
 
 def has(low: str, words: Iterable[str]) -> bool:

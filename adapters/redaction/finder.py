@@ -24,8 +24,8 @@ _LONGEST_NAME = 100
 _ENOUGH = 400
 _MOST_ROUNDS = 8
 """One more round is the rule; the bound is for texts that were made to need many."""
-_LEAST = 100
-"""A smaller number of JSON is no code."""
+_LEAST, _LEAST_PERSONAL = 99, 999_999
+"""No number of JSON that is not above it is a code, or one of a person's."""
 _SMALLEST_CARD = 10**12
 _EMBEDDED = re.compile(r";base64,[A-Za-z0-9+/=_-]{64,}")
 
@@ -118,14 +118,14 @@ class Finder:
         return sorted(edits, key=lambda edit: edit.start)
 
     def field(self, name: str, value: str | int) -> Edit | None:
-        """The edit for the whole of `value`, if the name of its field tells; for a number of JSON also by its digits."""
+        """The edit for the whole of `value`, if the name of its field tells; or the digits of a number of JSON."""
         text = str(value)
-        is_number = type(value) is int
-        if is_number and "card" in self._kinds and value > _SMALLEST_CARD and personal.is_card(text):
-            return self.whole("card", text)
         told = self.named(name) if name else ""
-        if is_number and (value < _LEAST or told not in names.OF_NUMBERS or (told in names.PERSONAL_KINDS and len(text) < 7)):
-            return None
+        if isinstance(value, int):
+            if "card" in self._kinds and value > _SMALLEST_CARD and personal.is_card(text):
+                return self.whole("card", text)
+            least = _LEAST_PERSONAL if told in names.PERSONAL_KINDS else _LEAST
+            told = told if told in names.OF_NUMBERS and value > least else ""
         return self.whole(self._kind(told), text) if told and names.is_secret(told, text) else None
 
     def named(self, name: str) -> str:

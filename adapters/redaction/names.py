@@ -26,6 +26,13 @@ SECRETS = listed("secret, token, key, schlüssel, schluessel, credential, cvv, c
 """Words in the names of other secrets."""
 COLUMNS = (*PASSWORDS, *SECRETS, *listed("ssn, phone, telefon, mobile, tax, pesel, cpf, card, pin, licen, iban"))
 """Words in the names of columns that tell."""
+KEYS = frozenset(
+    listed(
+        "access, private, secret, signing, account, encryption, master, storage, shared, auth, wifi, wlan, network,"
+        "openai, license, licence, recovery, activation, api"
+    )
+)
+"""Of these a key is secret."""
 PERSONAL_KINDS = frozenset({"phone", "iban", "card", "national_id"})
 
 OF_NUMBERS = PERSONAL_KINDS | {"password", "code"}
@@ -57,8 +64,7 @@ _TABLE = tuple(
          r"|mot_de_passe|motdepasse|mdp|senha|wachtwoord|has[lł]o|heslo|lozinka|парол\w{0,2}|密码|密碼|パスワード|비밀번호|[sş]ifre"
          r"|l[oö]senord|salasana|passord|jelszo)s?|(?:\w*_|store|key|user|root)?(?:pass|pw)|clave|psk"),
         ("token", r"token|appid|sid|phpsessid|j?session_?id|auth|\w*(?:secret|_token|api_?key)|credentials?"
-         r"|\w*(?:access|private|secret|signing|account|encryption|master|storage|shared|auth|wifi|wlan|network|openai"
-         r"|licen[cs]e|recovery|activation)_?key(?:_base)?|\w*secrets"
+         rf"|\w*(?:{'|'.join(KEYS)})_?key(?:_base)?|\w*secrets"
          r"|\w*(?:wlan|wifi|netzwerk|api|zugangs|geheim|lizenz)_?schl(?:ü|ue)ssel"),
     )
 )  # fmt: skip

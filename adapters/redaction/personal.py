@@ -37,7 +37,8 @@ _ASCII_DOMAIN = re.compile(r"(?!\d+[.x])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,
 _LOCAL = ".%+'_-"
 _LONGEST_LOCAL = 128
 _SPELT_EMAIL = re.compile(
-    r"(?i)(?<![\w.+-])[\w.+-]{1,64} ?[(\[{] ?at ?[)\]}] ?[\w-]{1,63}(?: ?(?:[(\[{] ?dot ?[)\]}]|\.) ?[\w-]{1,24}){1,4}"
+    r"(?i)(?<![\w.+-])[\w.+-]{1,64} ?[(\[{] ?at ?[)\]}] ?[\w-]{1,63}(?: ?(?:[(\[{] ?dot ?[)\]}]"
+    r"|\.) ?[\w-]{1,24}){1,4}"
 )
 _SAID_EMAIL = re.compile(
     r"(?i)(?<![\w.+-])(?=[^\s@]{0,63}[\d.][^\s@]{0,63} )[\w.+-]{2,64} at (?:[\w-]{2,63} dot |[\w-]{2,63}\.){1,3}"
@@ -47,7 +48,8 @@ _NO_MAILBOX = ("git@",)
 
 _GAP = r"[ .\u00a0\u2009\u2011-]"
 _CARD = re.compile(
-    rf"(?=[2-6])(?<![\w.+-])(?:[2-6]\d{{12,18}}|[2-6]\d{{3}}(?P<gap>{_GAP}| - )\d{{4}}(?P=gap)\d{{4}}(?P=gap)\d{{1,7}}"
+    rf"(?=[2-6])(?<![\w.+-])(?:[2-6]\d{{12,18}}|[2-6]\d{{3}}(?P<gap>{_GAP}"
+    rf"| - )\d{{4}}(?P=gap)\d{{4}}(?P=gap)\d{{1,7}}"
     rf"|3[47]\d\d(?P<wide>{_GAP}| - )\d{{6}}(?P=wide)\d{{5}})(?![\w-]|\.\d)"
 )
 _ISSUER = re.compile(
@@ -72,7 +74,8 @@ _LABELLED_PHONE = re.compile(
     r"|(?:my|meine|mon|mi|il mio|mijn|meu|moj) (?:n[uú]mm?ero?|numéro|nummer|number))"
     r"|电话|手机|電話|телефон)(?:[ _-]?(?:number|nummer|no|nr))?\.?[\"']?\s{0,2}"
     r"(?:[:=：]|\b(?:is|ist|est|es|è|é)\b)?\s{0,2}[\"']?"
-    r"(?P<number>(?!\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d\d)[+(]?\d(?:[ .()/\u00a0\u2011-]{0,3}\d){6,14})(?![\w-]|\.\d)"
+    r"(?P<number>(?!\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d\d)[+(]?\d(?:[ .()/\u00a0\u2011-]{0,3}\d){6,14})(?![\w-]"
+    r"|\.\d)"
 )
 _MOBILE = re.compile(
     r"(?<![\w.+/-])(?:0[67](?:[ .-]\d\d){4}|01[5-7]\d[ /-]\d{6,8}|07\d{3} \d{3} ?\d{3}|02\d \d{4} \d{4})"
@@ -80,7 +83,8 @@ _MOBILE = re.compile(
 )
 """As people write the numbers of French, German and British mobiles, and of British cities."""
 _PHONE_WORDS = listed(
-    "tel, phone, mobil, móvil, handy, cell, fax, whatsapp, call, num, me at, me on, us at, us on, unter, back at, back on, back unter,"
+    "tel, phone, mobil, móvil, handy, cell, fax, whatsapp, call, num, me at, me on, us at, us on, unter, back at,"
+    "back on, back unter,"
     "-moi, nous, llam, llám, núm, 电话, 手机, 電話, телефон"
 )
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
@@ -155,12 +159,14 @@ def _is_public(address: str) -> bool:
 
 
 _LABEL = (
-    r"(?:social.?security(?: number)?|ssn|nhs|national insurance|ni(?= (?:number|no))|nino|passport|passeport|pasaporte"
+    r"(?:social.?security(?: number)?|ssn|nhs|national insurance|ni(?= (?:number|no))|nino|passport|passeport"
+    r"|pasaporte"
     r"|passaporto?|paszport|reisepass|passnummer|driver'?s?.?licen[cs]e|driving.?licen[cs]e|führerschein"
     r"|permis de conduire"
     r"|personalausweis|ausweis(?:nummer|nr)?|identity card|id.?card|national.?id|identity number|cpf|cnh|dni|nie|nif"
     r"|curp"
-    r"|rut|pesel|dow[oó]d|aadha+r|pan(?=[ _-]?(?:number|card|no))|nric|personnummer|henkilötunnus|cpr|fødselsnummer|bsn"
+    r"|rut|pesel|dow[oó]d|aadha+r|pan(?=[ _-]?(?:number|card|no))|nric|personnummer|henkilötunnus|cpr|fødselsnummer"
+    r"|bsn"
     r"|burgerservicenummer|codice fiscale|sécurité sociale|num[ée]ro fiscal|steuer.?(?:id|nummer)"
     r"|steueridentifikationsnummer"
     r"|sozialversicherungsnummer|ahv|sin|social insurance|medicare|tfn|tax.?file|tax.?id|taxpayer|itin|taj|oib"

@@ -13,6 +13,7 @@ from adapters.redaction.names import (
     ALONE,
     FAR,
     FOREIGN_PASSWORDS,
+    KEYS,
     NEAR,
     PASSWORDS,
     QUOTED,
@@ -75,7 +76,9 @@ def _stated(text: str) -> Spans:
         while start and at - start < _LONGEST_NAME and (text[start - 1].isalnum() or text[start - 1] in "_-."):
             start -= 1
         name = text[start:seen]
-        kind = named(name.lstrip("-")) or named(" ".join((*text[max(0, start - 24) : start].split()[-1:], name)))
+        kind = named(name.lstrip("-"))
+        if not kind and low[start:seen] == "key" and not KEYS.isdisjoint(low[max(0, start - 24) : start].split()[-1:]):
+            kind = "token"
         is_stem = low[at:end] in _STEMS and not _NO_PASSWORD.match(low, at)
         if kind in _TOLD or (is_stem and not (at and text[at - 1].isascii() and text[at - 1].isalnum())):
             told = kind in _TOLD
@@ -118,7 +121,9 @@ def _tie(match: re.Match[str], text: str, start: int) -> int | None:
     """How tight what joins a value to the name at `start` is; None for two words that only stand side by side."""
     found = match.groupdict()
     first, last = _span(match)
-    if found.get("list") and not (text[max(0, start - 2) : start - 1] in _OPENING and text[last + 1 : last + 2] in _CLOSING):
+    if found.get("list") and not (
+        text[max(0, start - 2) : start - 1] in _OPENING and text[last + 1 : last + 2] in _CLOSING
+    ):
         return None  # of a longer list
     if found.get("blank"):
         user = has(lowered(text[max(0, start - 48) : match.start()]), _USERS)
@@ -154,7 +159,8 @@ _CODE = re.compile(
     r"|(?:verification|security|access|door|gate|alarm|unlock|backup"
     r"|safe|lockbox|garage|login|log-in|one[- ]time|auth\w{0,12}|2fa|mfa|sms|sign-?in"
     r"|recovery|entry)[- ]?(?:pass)?codes?|(?:bestätigungs|sicherheits|zugangs|prüf"
-    r"|anmelde|tür|tor|haustür|tresor|alarm)code|digicode|code (?:secret|confidentiel|(?:de |du |d['’]|de la |de l['’])"
+    r"|anmelde|tür|tor|haustür|tresor|alarm)code|digicode|code (?:secret|confidentiel|(?:de |du |d['’]|de la "
+    r"|de l['’])"
     r"(?:vérification|sécurité|porte|portail|immeuble|entrée|alarme|digicode|coffre|carte|accès))|geheimzahl"
     r"|clave secreta|c[oó]digo de (?:verificaci[oó]n|seguridad|acceso|verifica[cç][aã]o"
     r"|la (?:puerta|alarma)|la entrada|da porta)|codice (?:di (?:verifica|sicurezza)|della porta|del cancello)"
@@ -167,19 +173,19 @@ _CODE_WORDS = listed(
     "pin, tan, otp, geheimzahl, clave secreta, cvv, cvc, csc, code, código, codigo, codice, код, 验证码, 認証, 인증"
 )
 
+
 def _codes(text: str) -> Spans:
     return (match.span("value") for match in labelled(_CODE, _CODE_WORDS, 16, text))
 
 
 _PASSWORD, _TOKEN, _KEY, _CERTAIN = ("password", QUOTED), ("token", QUOTED), ("key", FAR), ("certain", QUOTED)
 _PHRASES = tuple(
-    (how, listed(words), re.compile(pattern))
+    (how, tuple(words.split("|")), re.compile(pattern))
     for how, words, pattern in (
         # Commands that take one.
         (
             _CERTAIN,
-            "mysql, mariadb, sshpass, login, redis-cli, curl, wget, http , sqlcmd, openssl, smb, rpcclient, net use, 7z,"
-            "rar , zip",
+            "mysql|mariadb|sshpass|login|redis-cli|curl|wget|http |sqlcmd|openssl|smb|rpcclient|net use|7z|rar |zip ",
             r"(?:\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,120}?\s-p(?=\S)|\bsshpass\s+-p\s?"
             r"|\b(?:docker|podman|helm|oc|az|skopeo|nerdctl)\b[^\n|;]{0,40}\blogin\b[^\n|;]{0,120}?\s-p\s+"
             r"|\bredis-cli\b[^\n|;]{0,80}?\s-a\s+|\bsqlcmd\b[^\n|;]{0,120}?\s-P\s?|\bopenssl\b[^\n|;]{0,80}?\s-k\s+"
@@ -190,47 +196,51 @@ _PHRASES = tuple(
             r"['\"]?([^\s'\"]{3,200})",
         ),
         (
-            _CERTAIN, "sudo, chpasswd",
-            r"\becho\s+(?:-\w\s+)?['\"]?(?:\w{1,32}:)?([^\s'\"|:]{4,128})['\"]?\s*\|\s*(?:sudo\s+-S|(?:sudo\s+)?chpasswd)",
+            _CERTAIN, "sudo|chpasswd",
+            r"\becho\s+(?:-\w\s+)?['\"]?(?:\w{1,32}:)?([^\s'\"|:]{4,128})['\"]?\s*\|\s*(?:sudo\s+-S"
+            r"|(?:sudo\s+)?chpasswd)",
         ),
-        # What makes a user in SQL, a credential in PowerShell, a login in code (`auth=("me", "...")`); a network's code.
+        # What makes a user in SQL, a credential in PowerShell, a login in code (`auth=("me", "...")`), a network.
         (_TOKEN, "identified", r"(?i)\bidentified\s+(?:with\s+\S{1,40}\s+)?by\s+['\"]([^'\"\n]{4,128})['\"]"),
-        (_CERTAIN, "with password, encrypted password", r"(?i)\bwith\s+(?:encrypted\s+)?password\s+'([^'\n]{4,128})'"),
+        (_CERTAIN, "with password|encrypted password", r"(?i)\bwith\s+(?:encrypted\s+)?password\s+'([^'\n]{4,128})'"),
         (_TOKEN, "securestring", r"(?i)convertto-securestring\s{1,9}(?:-string\s{1,9})?['\"]([^'\"\n]{4,128})['\"]"),
         (
-            _PASSWORD, "login, auth, credential",
-            r"(?i)(?:login|auth|credentials?)\w{0,8}\s?=?\s?[(\[]\s?[\"'][^\"'\n]{1,64}[\"'],\s?[\"']([^\"'\n]{4,128})[\"']\s?[)\]]",
+            _PASSWORD, "login|auth|credential",
+            r"(?i)(?:login|auth"
+            r"|credentials?)\w{0,8}\s?=?\s?[(\[]\s?[\"'][^\"'\n]{1,64}[\"'],\s?[\"']([^\"'\n]{4,128})[\"']\s?[)\]]",
         ),
         (_CERTAIN, "wifi:", r"(?i)wifi:[^\n]{0,80}?[;:]p:((?:\\.|[^;\n]){4,63});"),
         (
-            ("password", FAR), "zugangsdaten, anmeldedaten, cred, login, log in, logged in, sign in, signed in",
-            r"(?i)(?:zugangsdaten|anmeldedaten|cred(?:ential)?s?|log(?:ged|ging)?[ -]?in(?: data)?|logins|sign(?:ed)?[ -]in)"
+            ("password", FAR), "login|cred|log in|logged in|sign in|signed in|gsdaten|ldedaten",
+            r"(?i)(?:zugangsdaten|anmeldedaten|cred(?:ential)?s?|log(?:ged|ging)?[ -]?in(?: data)?|logins"
+            r"|sign(?:ed)?[ -]in)"
             r"(?:\s?(?:[:=→]|->)|\s(?:is|are|with|as|using|mit|als|con|avec))\s?[\w.@+-]{2,64}"
             r"(?:\s?[/|,]\s?|:(?!\d{2,5}(?:[/,;\s]|$)))[\"'`]?([!-~\u00c0-\u024f]{4,128}?)[\"'`.,;:)]{0,3}(?=\s|\Z)",
         ),
         # Words before and after a code.
         (
-            _CERTAIN, " to ver, to conf, to log, to sign, for ver, as the",
-            r"(?i)\b(?:use|enter|type)\s+(?:\w-)?(\d{4,8})\s+(?:to|as|for)\s+(?:verify|confirm|log|sign|your|the|complete)",
+            _CERTAIN, " to ver| to conf| to log| to sign|for ver|as the",
+            r"(?i)\b(?:use|enter|type)\s+(?:\w-)?(\d{4,8})\s+(?:to|as|for)\s+(?:verify|confirm|log|sign|your|the"
+            r"|complete)",
         ),
         (
-            _CERTAIN, "is your, is the",
+            _CERTAIN, " is your| is the",
             r"(?i)\b(\d{4,8})\s+is\s+(?:your|the)\s+[^\n.]{0,40}\b(?:code|pin|otp)\b",
         ),
         (_CERTAIN, ":", r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(\S{4,200})$"),
         (
-            _CERTAIN, "phrase, mnemonic, seed",
+            _CERTAIN, "phrase|mnemonic|seed",
             r"(?i)(?:seed|recovery|mnemonic|secret|backup)[- ]?(?:phrase|words?|seed)?[^\n]{0,24}?[:\s\"'“]"
             r"((?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})(?![a-z])",
         ),
         # Keys behind a bare word, in addresses, in cookies.
         (
-            _KEY, "key, token, secret",
+            _KEY, "key |token |secret |keys |tokens ",
             r"(?i)(?:key|token|secret)s?\s{1,2}[\"'`(]?"
             r"((?=[^\s\"'`]{0,200}\d)(?=[^\s\"'`]{0,200}[A-Za-z])[A-Za-z0-9+/_.=~-]{20,400})",
         ),
         (
-            _KEY, "sig, appid=, api_key=, apikey=, ?key=, &key=, sess, sid=",
+            _KEY, "sig|appid=|api_key=|apikey=|?key=|&key=|sess|sid=",
             r"(?i)(?<![a-z0-9])(?:sig|signature|x-amz-signature|x-goog-signature|appid|api_?key|(?<=[?&])key"
             r"|(?:session|sess|sid)[_-]?(?:id|key|token)?)=([\w%+/.~-]{16,200}=*)",
         ),

@@ -82,9 +82,7 @@ def _drop(value: Any, fields: set[str], raw: set[str]) -> bool:
     return gone
 
 
-def _masked(
-    choice: dict[str, Any], finder: Finder, taken: Mapping[str, str], known: dict[str, str]
-) -> dict[str, Any]:
+def _masked(choice: dict[str, Any], finder: Finder, taken: Mapping[str, str], known: dict[str, str]) -> dict[str, Any]:
     """The tokens of one answer, masked; none if what is left might decode to something that was taken out."""
     try:
         sampled = msgspec.convert(choice, _Sampled)

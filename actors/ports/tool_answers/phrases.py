@@ -24,17 +24,20 @@ PHRASES = (
     r"is (?:required|missing|unknown|incorrect|wrong|unavailable|disabled)\b|are (?:required|missing)\b|"
     r"missing (?:required|value|parameter|argument|field)\b|"
     r"not (?:allowed|supported|permitted|authori[sz]ed|available|recogni[sz]ed|enabled|implemented|defined)\b|"
-    r"not (?:performed|executed|saved|sent|created|updated|deleted|completed|processed|refunded|cancell?ed|booked|applied|accepted|changed|of type|accessible|reachable|visible)\b|"
+    r"not (?:performed|executed|saved|sent|created|updated|deleted|completed|processed|refunded|cancell?ed|booked"
+    r"|applied|accepted|changed|of type|accessible|reachable|visible)\b|"
     r"(?:does|do) not (?:support|have|match|belong|accept|allow|include|cover)\b|"
     r"(?:doesn|don|didn)['’]t (?:support|match|belong|include|respond)\b|nothing was \w+ed\b|"
     r"must (?:be|have|provide|contain|specify|not|match|include|start)\b|should not be (?:blank|empty|null)\b|"
     r"cannot\b|can['’]t\b|can (?:not be|only)\b|could not\b|couldn't\b|unable to\b|failed\b|failure\b|"
     r"(?:is|was|are|were|been|access|permission|authori[sz]ation) denied\b|"
-    r"denied(?=[.:;,!]|$| (?:because|due|by|for|to|since|as|access|this|your)\b)|refus(?:ed|ing)\b|rejected\b|timed out\b|"
+    r"denied(?=[.:;,!]|$| (?:because|due|by|for|to|since|as|access|this|your)\b)|refus(?:ed|ing)\b|rejected\b"
+    r"|timed out\b|"
     r"time-?out\b|(?:has|have|is) expired\b|declined\b|(?:server|service|system) (?:is )?(?:too )?busy\b|"
     r"expected (?:an? )?(?:int|str|integer|string|number|float|bool|boolean|list|array|object|dict)\b|insufficient\b|"
     r"not enough\b|not sufficient\b|unauthori[sz]ed\b|forbidden\b|"
-    r"already (?:exists?|taken|in use|cancell?ed|refunded|closed|booked|used|shipped|deleted|redeemed|reserved|sold|registered|locked|assigned|expired|claimed|voided|been)\b|"
+    r"already (?:exists?|taken|in use|cancell?ed|refunded|closed|booked|used|shipped|deleted|redeemed|reserved|sold"
+    r"|registered|locked|assigned|expired|claimed|voided|been)\b|"
     r"locked by\b|aborted\b|interrupted\b|blocked by\b|exceed(?:s|ed)\b|limit (?:reached|of \d+ times)\b|try again\b|"
     r"fix (?:the|your) (?:errors?|mistakes)\b|no such\b|encountered an error\b|error occurred\b|"
     r"out of (?:range|bounds|stock|memory|credits)\b|too (?:long|large|many|short|big|small)\b|"
@@ -45,7 +48,8 @@ PHRASES = (
     r"is (?:empty|blank|null|undefined|malformed|locked|read-only)\b|"
     r"required (?:parameter|argument|field|property)\b|(?:parameter|argument|field|property) (?:missing|required)\b|"
     r"missing (?:the|a|an|or)\b|faults?$|"
-    r"(?:mismatch|malformed|corrupt|corrupted|unreachable|misconfigured|throttled|rate.?limit(?:ed|ing)?|read-only mode)\b|"
+    r"(?:mismatch|malformed|corrupt|corrupted|unreachable|misconfigured|throttled|rate.?limit(?:ed|ing)?"
+    r"|read-only mode)\b|"
     r"expected\b.{1,80}\b(?:got|but|found|received|to be)\b|not ok\b|(?:has|have|had) no (?!\w+s\b)|"
     r"unexpected (?:token|end|response|status|type|value|character|(?:keyword )?argument|eof)\b|"
     r"(?:division|modulo) by zero\b|session (?:has )?(?:ended|expired)\b|(?:log|sign) in (?:again|first)\b|"
@@ -65,21 +69,25 @@ SUCCESS = (
     r"success|succeeded\b|no (?:errors?|issues|problems|failures)\b|without (?:any )?(?:errors?|issues)\b|"
     r"\d+ passed\b|\b(?:was|were|has been|have been) (?:approved|confirmed|accepted|completed|delivered)\b|"
     r"0 (?:errors?|failures|failed)\b|erfolgreich|réussi|avec succès|con éxito|exitos|com sucesso|bem-sucedid|"
-    r"con successo|成功|正常に|完了し|성공|успешно|успішно|\bgelukt\b|succesvol|pomyślnie|başarıyla|\blyckades\b|framgångsrik|"
+    r"con successo|成功|正常に|完了し|성공|успешно|успішно|\bgelukt\b|succesvol|pomyślnie|başarıyla|\blyckades\b"
+    r"|framgångsrik|"
     "vellykket|úspěšně|sikeresen|cu succes|onnistuneesti|thành công|berhasil|สำเร็จ|بنجاح|सफलतापूर्वक|בהצלחה|επιτυχ|"
     r"here (?:are|is) (?:your|the)\b|(?:is|was|been) (?:fixed|resolved)\b|behoben|résolu|verholpen"
 )
 FOUND_NOTHING = (
-    r"no (?:results?|match|matches|matching|items?|records?|entries|documents?|events|messages|rows|data|changes|output|new|open|flights|hits|tasks|files|users)\b|"
+    r"no (?:results?|match|matches|matching|items?|records?|entries|documents?|events|messages|rows|data|changes"
+    r"|output|new|open|flights|hits|tasks|files|users)\b|"
     r"nothing (?:found|to)\b|found (?:no|0|\d+)\b|0 (?:results?|matches|rows|hits|records|items)\b|"
     r"(?:there are|there is) no\b|keine (?:ergebnisse|treffer|einträge)|aucun(?:e)? (?:résultat|entrée)|"
-    "(?:no hay|sin) (?:resultados|datos)|(?:nenhum|sem) resultado|没有(?:结果|数据|找到)|无结果|結果はありません|該当する|nessun risultato"
+    "(?:no hay|sin) (?:resultados|datos)|(?:nenhum|sem) resultado|没有(?:结果|数据|找到)|无结果|結果はありません"
+    "|該当する|nessun risultato"
 )
 FOREIGN = "|".join(
     (
         # German
         "fehler|fehlgeschlagen|gescheitert|ungültig|"
-        "nicht (?:gefunden|vorhanden|erlaubt|zulässig|möglich|verfügbar|berechtigt|unterstützt|gespeichert|ausgeführt|bekannt|genügend|ausreichend)|"
+        "nicht (?:gefunden|vorhanden|erlaubt|zulässig|möglich|verfügbar|berechtigt|unterstützt|gespeichert"
+        "|ausgeführt|bekannt|genügend|ausreichend)|"
         r"existier\w{1,3} (?:nicht|bereits)|nicht existier|"
         r"(?:konnte|konnten|kann|können|darf|dürfen|sollte|sollten|wurde|wurden)\b.{0,80}\bnicht\b|verweigert|"
         r"abgelehnt|zeitüberschreitung|abgelaufen|\bfehlt\b|\bfehlen\b|erforderlich|bereits vergeben|"
@@ -106,13 +114,16 @@ FOREIGN = "|".join(
         r"errore|fallit|non (?:trovat|valid|esiste|è|autorizzat|consentit|disponibile|può)|impossibile|\bnegat[oa]\b|"
         "scadut|mancante|esiste già|sconosciut|purtroppo|non riuscit",
         # Chinese
-        "错误|失败|无法|不存在|未找到|找不到|无效|无权|没有权限|拒绝|超时|过期|不能|不可|不应|不得|不允许|禁止|缺少|必填|不支持|不足|已存在|已经存在|不正确|异常|不是.{0,8}有效|太长|过长|"
+        "错误|失败|无法|不存在|未找到|找不到|无效|无权|没有权限|拒绝|超时|过期|不能|不可|不应|不得|不允许|禁止|缺少"
+        "|必填|不支持|不足|已存在|已经存在|不正确|异常|不是.{0,8}有效|太长|过长|"
         "过大|未授权|出错|不合法|錯誤|失敗|無法|無效|逾時|拒絕|抱歉",
         # Japanese
-        "エラー|できません|できなかった|見つかりません|見つからない|存在しません|存在しない|ありません|無効|不正|拒否|タイムアウト|期限切れ|必須|不足|既に存在|すでに存在|異なります|間違|禁止|すぎます|"
+        "エラー|できません|できなかった|見つかりません|見つからない|存在しません|存在しない|ありません|無効|不正"
+        "|拒否|タイムアウト|期限切れ|必須|不足|既に存在|すでに存在|異なります|間違|禁止|すぎます|"
         "すぎる|なりません|いけません|未対応|例外",
         # Korean, Russian
-        "오류|실패|찾을 수 없|존재하지 않|유효하지 않|잘못된|권한이 없|거부|시간 초과|만료|할 수 없|ошибк|не найден|не удалось|недопустим|неверн|"
+        "오류|실패|찾을 수 없|존재하지 않|유효하지 않|잘못된|권한이 없|거부|시간 초과|만료|할 수 없|ошибк|не найден"
+        "|не удалось|недопустим|неверн|"
         "отказано|запрещ|истек|превышен|невозможно|не существует",
         # Ukrainian, Polish, Czech
         r"помилк|не знайдено|не вдалося|не існує|недійсн|\bbłąd\b|nie znaleziono|nie istnieje|nie można|nie udało|"

@@ -67,7 +67,8 @@ _NAMES = re.compile(
 )
 """Names of errors in capitals: errno, Redis, Chrome, Node, the codes of gRPC and what is formed like them."""
 _IF = re.compile(
-    r"\b(?:if|in case|unless|whenever|wenn|falls|when (?:this|it|you|the))\b(?=[^\n]{0,200}[,.;:!?]|[^\n]*$)[^.,;:!?\n]*", re.IGNORECASE
+    r"\b(?:if|in case|unless|whenever|wenn|falls|when (?:this|it|you|the))\b[^.,;:!?\n]*",
+    re.IGNORECASE,
 )
 """What would be a failure if it happened."""
 _ENTRY = re.compile(r"\s{0,8}(?:\d{1,6}[.):]? |[-*•] )\s{0,8}\S")
@@ -84,11 +85,15 @@ _CODE = (
 _LAID_OUT = re.compile(
     rf"^\s{{0,8}}(?:{_CODE}|"
     r"#|//|/\*|```|\||[-*] |\d+[:.] |class |def |func |function |import |from \w+ import|export |public |"
-    r"(?:fix|feat|chore|docs|refactor|test|build|ci|perf|style)(?:\([\w-]{1,40}\))?!?: |(?:commit )?[0-9a-f]{7,40}(?: |$)|[A-Z]{2,10}-\d{1,6} |--- |(?:Re|Fwd|Subject|From): |"
+    r"(?:fix|feat|chore|docs|refactor|test|build|ci|perf|style)(?:\([\w-]{1,40}\))?!?: |"
+    r"(?:commit )?[0-9a-f]{7,40}(?: |$)|"
+    r"[A-Z]{2,10}-\d{1,6} |--- |(?:Re|Fwd|Subject|From): |"
     r"\[File: |diff --git|@@ |<\w|\S{1,200}:\d+[:-])"
 )
 """The first line of source, Markdown, a diff, a table, a history, or what grep prints."""
-_STAMP = re.compile(r"\s{0,8}(?:\[[A-Z]{4,8}\] )?\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?\d\d:\d\d(?::\d\d)?\b")
+_STAMP = re.compile(
+    r"\s{0,8}(?:\[[A-Z]{4,8}\] )?\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?\d\d:\d\d(?::\d\d)?\b"
+)
 """The time at the beginning of a line of a log."""
 _BLOCKS = re.compile(rf"\s{{0,40}}(?:```|\"\"\"|#{{1,6}} \w|try:|\|.*\|$|{_CODE}|[-=+| ]{{4,}}$)")
 """Lines of source and tables: no message of several lines has one."""
@@ -118,7 +123,8 @@ _TITLE = re.compile(r"<title>[^<]{0,80}(?:\b[45]\d\d\b|error\b|not found|forbidd
 _TRACEBACK = re.compile(r"^\W{0,8}Traceback \(most recent call last\)", re.MULTILINE)
 _EXCEPTION = re.compile(
     r"^\s{0,4}(?:\[?\w{1,20}\]? ){0,3}?(?:[\w$]{1,60}[.:/]{1,2}){0,12}"
-    r"\w{0,60}(?:Error|Exception|Fault|Panic|Interrupt)\b(?:\s{0,2}[:(]|\s{0,4}$)|[^\n]{1,250} \(\w{1,60}(?:Error|Exception)\)$"
+    r"\w{0,60}(?:Error|Exception|Fault|Panic|Interrupt)\b(?:\s{0,2}[:(]|\s{0,4}$)"
+    r"|[^\n]{1,250} \(\w{1,60}(?:Error|Exception)\)$"
     r"|^(?:[\w$]{1,60}\.){0,8}[A-Z]\w{0,60}[a-z](?:NotFound|DoesNotExist|Refused|Denied|Timeout|Violation|Failure|Failed|Expired)\s{0,2}[:(]"
 )
 _FRAME = re.compile(
