@@ -42,7 +42,7 @@ _SIGN = (
     r"|\s{1,24}value\s?[:=]\s?|</[\w:]{1,20}>\s{0,40}<[\w:]{1,20}>)"
 )
 _SAID = (
-    rf"\s{_VERB}(?:\s(?:still|now|currently|again|aktuell|jetzt|noch|weiterhin|aún|ahora|toujours|ancora))?"
+    rf"(?:[’']s|\s{_VERB})(?:\s(?:still|now|currently|again|aktuell|jetzt|noch|weiterhin|aún|ahora|toujours|ancora))?"
     r"\s{0,3}:?\s{1,3}|\?\s{1,3}(?:it[’']?s|it is|es ist|c'est|es|A:)\s{1,3}|(?:是|为|は|가|는|은|이)\s?"
 )
 _VALUE = (
@@ -52,7 +52,7 @@ _VALUE = (
 )
 _JOINED = re.compile(
     rf"(?i)(?:\\{{0,3}}[\"'`*_]{{0,2}}{_SIGN}|(?P<list>[\"']\s?,\s?(?=[\"']))|(?P<call>\((?=[\"']))"
-    rf"|{_SAID}|(?P<blank>(?:\s[a-z]{{2,5}})?\s{{1,3}}))" + _VALUE
+    rf"|{_SAID}|(?P<blank>(?:\s[a-z]{{2,5}})?\s{{1,8}}))" + _VALUE
 )
 _OPTION = re.compile(rf"(?:{_SIGN}|\s(?=[^\s-]))" + _VALUE)
 _AGAIN = re.compile(rf"(?i)[^\n.!?;:=]{{0,48}}?(?:{_SIGN}|{_SAID})" + _VALUE)

@@ -141,13 +141,14 @@ class Walk:
         elif kind is list:
             title = value[0] if free and len(value) == 2 and type(value[0]) is str else ""
             told = title if title and self.finder.named(title) else name if free else ""
-            header = value[0] if free and value and self._is_header(value[0]) else header
+            header = header or (value[0] if free and value and self._is_header(value[0]) else ())
             for at, part in enumerate(value):
                 if header and type(part) is list and len(part) == len(header) and part is not header:
                     for column, cell in enumerate(header):
                         yield from self._slots(part, column, cell, True)
                 elif type(part) is not int or name or part >= _SMALLEST_CARD:
-                    yield from self._slots(value, at, told, free)
+                    option = value[at - 1] if free and at and type(value[at - 1]) is str else ""
+                    yield from self._slots(value, at, option[2:] if option.startswith("--") else told, free)
         elif kind is int and (value >= _SMALLEST_CARD or (name and value > 99)):
             yield holder, place, value, name
 

@@ -63,8 +63,21 @@ PHRASES = (
     r"there is no .{1,40} (?:with|by|under|named|called|that you)\b|is (?:stale|archived)\b|is not one of\b|"
     r"not (?:delivered|made)\b|is reached\b|(?:have|has) no .{1,30} left\b|not something (?:i|we|you)\b|"
     r"you (?:have|need) to (?:be|have|verify|log|sign|confirm|register)\b|does not apply\b|connect error\b|"
-    r"unterminated\b|ran longer\b|ran into a problem\b"
+    r"unterminated\b|ran longer\b|ran into a problem\b|"
+    r"apologies\b|no longer \w+|(?:is|are|was|were|been|got) (?:suspended|deprecated|discontinued|revoked)\b"
+    r"|switched off\b|is (?:taken|gone|dead)\b"
+    r"|requires? (?:an?|the) \w+|(?:login|sign-?in|authentication|payment|confirmation) required\b|bad credentials\b"
+    r"|in the past\b"
+    r"|(?:is|are) full\b|not responding\b|moved or deleted\b|reached the (?:end|limit|maximum)\b|we only \w+"
+    r"|no matches found\b"
 )
+NEGATED = (
+    r"(?:is|are|was|were|am|been|do|does|did|has|have|had|will|would|could|may) not\b|[a-z]{2,6}n['’]t\b|\bnicht\b"
+    r"|\bn['’]\w{1,12} (?:pas|plus)\b|\bne \w{1,12} (?:pas|plus)\b|^\W{0,3}no \w{2,14}(?:es|as|os|en|an)\b|\bnão\b"
+    r"|\bnon \w|\bне \w"
+    r"|ません|\bniet\b|\bnie \w|不"
+)
+"""That something is not so, in many languages: what a failure is known by in a sentence that stands alone."""
 SUCCESS = (
     r"success|succeeded\b|no (?:errors?|issues|problems|failures)\b|without (?:any )?(?:errors?|issues)\b|"
     r"\d+ passed\b|\b(?:was|were|has been|have been) (?:approved|confirmed|accepted|completed|delivered)\b|"
@@ -92,7 +105,7 @@ FOREIGN = "|".join(
         r"(?:konnte|konnten|kann|können|darf|dürfen|sollte|sollten|wurde|wurden)\b.{0,80}\bnicht\b|verweigert|"
         r"abgelehnt|zeitüberschreitung|abgelaufen|\bfehlt\b|\bfehlen\b|erforderlich|bereits vergeben|"
         r"zu (?:lang|kurz|groß|klein|viele)\b|falsche[rsnm]?\b|keine? (?:gültige|berechtigung|zugriff|verbindung)|"
-        r"überschritten|unbekannt|abgebrochen|gesperrt|muss\b.{0,60}\bsein\b|leider nicht|nicht geklappt",
+        r"überschritten|unbekannt|abgebrochen|gesperrt|muss\b.{0,60}\bsein\b|leider|nicht geklappt",
         # French
         r"erreur|échec|échoué|invalide|introuvable|\bn'(?:existe|est|a|ont|était|êtes|avez)\b.{0,40}\bpas\b|"
         r"\bne (?:peut|peuvent|doit|doivent|sont|correspond|contient)\b.{0,40}\bpas\b|"

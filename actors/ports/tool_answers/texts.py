@@ -22,6 +22,8 @@ _MESSAGE = 700
 """Characters of a message: longer is data."""
 _SENTENCE = 260
 """Characters within which a word of failure speaks of the call and not of something that was found."""
+_ALONE = 120
+"""Characters of a sentence that says nothing but that something is not so."""
 _MESSAGE_LINES = 12
 _DENSE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 """Scripts that say in one character what takes others three."""
@@ -49,6 +51,7 @@ _HEADS = re.compile(_MARKS + f"(?:{phrases.HEADS})", re.IGNORECASE)
 _PHRASES = re.compile(rf"(?<![-./_])\b(?:{phrases.PHRASES})(?![-./_]\w)", re.IGNORECASE)
 _FOREIGN = re.compile(phrases.FOREIGN, re.IGNORECASE)
 _SUCCESS = re.compile(rf"(?<!un)(?<!not )(?<!not been )(?:{phrases.SUCCESS})", re.IGNORECASE)
+_NEGATED = re.compile(phrases.NEGATED, re.IGNORECASE)
 _NOTHING = re.compile(_MARKS + f"(?:{phrases.FOUND_NOTHING})", re.IGNORECASE)
 _LABEL = re.compile(
     r"((?:(?:Q|[A-Z][a-z]{2,20})(?= \(|:[^\n]{0,700}(?:[.;!?]\s|\n))|[A-Z]\S{0,30} [^\n:\"'`{}()\[\]]{1,50})"
@@ -75,6 +78,7 @@ _ENTRY = re.compile(r"\s{0,8}(?:\d{1,6}[.):]? |[-*•] )\s{0,8}\S")
 _CELLS = re.compile(r"[,;\t](?! )| \| |(?<=\S) {2,}(?=\S)")
 _WORKED = re.compile(
     _MARKS + r"(?:(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|"
+    r"booked|refunded|paid|"
     r"typed|navigated|opened|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)|results?)\b)",
     re.IGNORECASE,
 )
@@ -125,6 +129,7 @@ _EXCEPTION = re.compile(
     r"^\s{0,4}(?:\[?\w{1,20}\]? ){0,3}?(?:[\w$]{1,60}[.:/]{1,2}){0,12}"
     r"\w{0,60}(?:Error|Exception|Fault|Panic|Interrupt)\b(?:\s{0,2}[:(]|\s{0,4}$)"
     r"|[^\n]{1,250} \(\w{1,60}(?:Error|Exception)\)$"
+    r"|^(?:Stop(?:Async)?Iteration|KeyboardInterrupt|SystemExit)\b"
     r"|^(?:[\w$]{1,60}\.){0,8}[A-Z]\w{0,60}[a-z](?:NotFound|DoesNotExist|Refused|Denied|Timeout|Violation|Failure|Failed|Expired)\s{0,2}[:(]"
 )
 _FRAME = re.compile(
@@ -196,6 +201,8 @@ def _message(text: str, lines: list[str]) -> bool:
         return False
     beginning = plain[:_SENTENCE]
     if _HEADS.match(plain) or _NAMES.search(beginning) or _PHRASES.search(beginning) or _HTTP_WITHIN.search(beginning):
+        return True
+    if len(lines) == 1 and len(plain) <= _ALONE and _NEGATED.search(plain):
         return True
     sentence = _SENTENCE if plain.isascii() or not _DENSE.search(plain) else _DENSE_SENTENCE
     return len(plain) <= sentence and bool(_FOREIGN.search(plain))
