@@ -57,7 +57,7 @@ _TABLE = tuple(
          r"|id_card_number|social_security_number|licen[sc]e_number|steuer_?id)"),
         # A token of these is a place in a list, or a word of a model; a pass of those opens no computer.
         ("", r"(?:page|next|prev|continuation|sync|cursor|eos|bos|pad|unk|stop|mask|sep|cls)\w*"
-         r"|(?:boarding|day|ski|season|bus|first|second|test|tests)_pass|existing_secret|public_?key_?token"),
+         r"|(?:boarding|day|ski|season|bus|first|second|test)_pass|existing_secret|public_?key_?token"),
         ("code", r"pin|otp|tan|cvv2?|cvc2?|(?:\w*_)?(?:security|verification|access|one_?time|auth)_?code"),
         ("header", r"(?:set_|proxy_)?(?:cookie|authorization)"),
         ("password", r"\w*(?:password|passwd|pass_?phrase|passcode|pwd|kennwort|passwort|contrasena|contraseña"

@@ -88,7 +88,7 @@ STAYS = [
     "The answer is 42 and the PIN pad has 12 keys.",
     "commit 3f786850e387550fdab836ed7e6dc881de23001b",
     "identified by 'nobody'", "f('token', 'string')", "WIFI:T:nopass;S:Guest;;", "session=short",
-    "Tests pass: 132, fail: 0", "password=xxxxxxxx", "with open(a, encoding='utf-8') as token:", "password: //intra",
+    "password=xxxxxxxx", "with open(a, encoding='utf-8') as token:", "password: //intra",
     "an id number of 12", "RUT del cliente", "pass the salt e pepper 12",
 ]  # fmt: skip
 
