@@ -5,10 +5,11 @@ many languages; codes, cookies and commands; and long random words of no known f
 """
 
 import re
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
-from adapters.redaction.detector import Detector, Spans, has, labelled, listed, long_words, lowered, places, says
+from adapters.redaction.detector import Clues, Detector, Spans, has, labelled, listed, long_words, lowered, places, says
 from adapters.redaction.names import (
     ALONE,
     FAR,
@@ -205,7 +206,7 @@ _PHRASES = tuple(
         (_CERTAIN, "with password|encrypted password", r"(?i)\bwith\s+(?:encrypted\s+)?password\s+'([^'\n]{4,128})'"),
         (_TOKEN, "securestring", r"(?i)convertto-securestring\s{1,9}(?:-string\s{1,9})?['\"]([^'\"\n]{4,128})['\"]"),
         (
-            _PASSWORD, "login|auth|credential",
+            _PASSWORD, "login(|login_|auth(|auth=|auth =|credential",
             r"(?i)(?:login|auth"
             r"|credentials?)\w{0,8}\s?=?\s?[(\[]\s?[\"'][^\"'\n]{1,64}[\"'],\s?[\"']([^\"'\n]{4,128})[\"']\s?[)\]]",
         ),
@@ -219,7 +220,7 @@ _PHRASES = tuple(
         ),
         # Words before and after a code.
         (
-            _CERTAIN, " to ver| to conf| to log| to sign|for ver|as the",
+            _CERTAIN, " to ver| to conf| to log| to sign|for ver",
             r"(?i)\b(?:use|enter|type)\s+(?:\w-)?(\d{4,8})\s+(?:to|as|for)\s+(?:verify|confirm|log|sign|your|the"
             r"|complete)",
         ),
@@ -299,10 +300,15 @@ def _turns(word: str) -> float:
     return sum(first != second for first, second in pairwise(kinds)) / max(1, len(kinds))
 
 
+def _may_have(how: tuple[str, int], words: tuple[str, ...]) -> Callable[[Clues], bool]:
+    stands = says(words)
+    return (lambda clues: clues.long_run and stands(clues)) if how == _KEY else stands
+
+
 DETECTORS = (
     Detector("secret", says(_HINTS, FOREIGN_PASSWORDS), _stated),
     Detector("secret", says(_CODE_WORDS), _codes),
     Detector("secret", says(("cookie",)), _cookies),
-    *(Detector("secret", says(words), partial(_phrase, how, pattern)) for how, words, pattern in _PHRASES),
+    *(Detector("secret", _may_have(how, words), partial(_phrase, how, pattern)) for how, words, pattern in _PHRASES),
     Detector("secret", lambda clues: clues.long_run, _random),
 )
