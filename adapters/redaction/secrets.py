@@ -5,11 +5,10 @@ many languages; codes, cookies and commands; and long random words of no known f
 """
 
 import re
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
-from adapters.redaction.detector import Clues, Detector, Spans, has, labelled, listed, long_words, lowered, places, says
+from adapters.redaction.detector import Detector, Spans, has, labelled, listed, long_words, lowered, places, says
 from adapters.redaction.names import (
     ALONE,
     FAR,
@@ -179,6 +178,7 @@ def _codes(text: str) -> Spans:
     return (match.span("value") for match in labelled(_CODE, _CODE_WORDS, 16, text))
 
 
+Phrase = tuple[tuple[str, int], tuple[str, ...], re.Pattern[str]]
 _PASSWORD, _TOKEN, _KEY, _CERTAIN = ("password", QUOTED), ("token", QUOTED), ("key", FAR), ("certain", QUOTED)
 _PHRASES = tuple(
     (how, tuple(words.split("|")), re.compile(pattern))
@@ -228,7 +228,7 @@ _PHRASES = tuple(
             _CERTAIN, " is your| is the",
             r"(?i)\b(\d{4,8})\s+is\s+(?:your|the)\s+[^\n.]{0,40}\b(?:code|pin|otp)\b",
         ),
-        (_CERTAIN, ":", r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(\S{4,200})$"),
+        (_CERTAIN, ":1|:2|:3|:4|:5|:6|:7|:8|:9|:*:", r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(\S{4,200})$"),
         (
             _CERTAIN, "phrase|mnemonic|seed",
             r"(?i)(?:seed|recovery|mnemonic|secret|backup)[- ]?(?:phrase|words?|seed)?[^\n]{0,24}?[:\s\"'“]"
@@ -251,13 +251,19 @@ _PHRASES = tuple(
 """(how it is judged, words without which it cannot be there, how it is written), what is not `name = value`."""
 
 
-def _phrase(how: tuple[str, int], pattern: re.Pattern[str], text: str) -> Spans:
-    kind, tie = how
-    for match in pattern.finditer(text):
-        value = match[1]
-        told = _is_key(value) if kind == "key" else kind == "certain" or is_secret(kind, value, tie)
-        if told and not stands_for(value):
-            yield match.span(1)
+_LONG = tuple(row for row in _PHRASES if row[0] == _KEY)
+_SHORT = tuple(row for row in _PHRASES if row[0] != _KEY)
+_LONG_WORDS, _SHORT_WORDS = (tuple(word for row in rows for word in row[1]) for rows in (_LONG, _SHORT))
+
+
+def _phrases(rows: tuple[Phrase, ...], text: str) -> Spans:
+    low = lowered(text)
+    for (kind, tie), words, pattern in rows:
+        for match in pattern.finditer(text) if has(low, words) else ():
+            value = match[1]
+            told = _is_key(value) if kind == "key" else kind == "certain" or is_secret(kind, value, tie)
+            if told and not stands_for(value):
+                yield match.span(1)
 
 
 _COOKIE = re.compile(r"(?i)(?:set-)?cookie[\"']?\s?[:=]\s?[\"']?(?P<all>[^\r\n\"']{8,4096})")
@@ -300,15 +306,11 @@ def _turns(word: str) -> float:
     return sum(first != second for first, second in pairwise(kinds)) / max(1, len(kinds))
 
 
-def _may_have(how: tuple[str, int], words: tuple[str, ...]) -> Callable[[Clues], bool]:
-    stands = says(words)
-    return (lambda clues: clues.long_run and stands(clues)) if how == _KEY else stands
-
-
 DETECTORS = (
     Detector("secret", says(_HINTS, FOREIGN_PASSWORDS), _stated),
     Detector("secret", says(_CODE_WORDS), _codes),
     Detector("secret", says(("cookie",)), _cookies),
-    *(Detector("secret", _may_have(how, words), partial(_phrase, how, pattern)) for how, words, pattern in _PHRASES),
+    Detector("secret", says(_SHORT_WORDS), partial(_phrases, _SHORT)),
+    Detector("secret", lambda clues: clues.long_run and has(clues.low, _LONG_WORDS), partial(_phrases, _LONG)),
     Detector("secret", lambda clues: clues.long_run, _random),
 )
