@@ -228,7 +228,10 @@ _PHRASES = tuple(
             _CERTAIN, " is your| is the",
             r"(?i)\b(\d{4,8})\s+is\s+(?:your|the)\s+[^\n.]{0,40}\b(?:code|pin|otp)\b",
         ),
-        (_CERTAIN, ":1|:2|:3|:4|:5|:6|:7|:8|:9|:*:", r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(\S{4,200})$"),
+        (
+            _CERTAIN, ":1|:2|:3|:4|:5|:6|:7|:8|:9|:*:",
+            r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(\S{4,200})$",
+        ),
         (
             _CERTAIN, "phrase|mnemonic|seed",
             r"(?i)(?:seed|recovery|mnemonic|secret|backup)[- ]?(?:phrase|words?|seed)?[^\n]{0,24}?[:\s\"'“]"
