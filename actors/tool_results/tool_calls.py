@@ -5,13 +5,13 @@ What `lessons` (contrast between trajectories) and `probing` (experiments in the
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from actors.messages import ToolCall, Trajectory
-from actors.ports.parsed_calls import read_call
+from actors.ports.parsed_calls import offered, read_call
 from actors.ports.tool_answers.reader import failed
 
 GOAL = ""
@@ -148,9 +148,7 @@ def _answers(observation: str, number: int) -> list[str] | None:
     if number == 1:
         return [observation]
     lines = [line for line in observation.splitlines() if line.strip()]
-    if len(lines) == number:
-        return lines
-    return None
+    return lines if len(lines) == number else None
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:
@@ -168,27 +166,11 @@ def read_json(text: str) -> Any:
 
 def values(value: Any) -> set[str]:
     """The telling leaves of a JSON value: names, ids, dates; neither flags nor small numbers."""
-    return set(_leaves(value))
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    match value:
-        case dict():
-            for member in value.values():
-                yield from _leaves(member)
-        case list():
-            for member in value:
-                yield from _leaves(member)
-        case bool() | None:
-            return
-        case int() | float():
-            if not isinstance(value, int) or abs(value) >= 10:
-                yield str(value)
-        case str():
-            if len(value) >= 2 and value.lower() not in _EMPTY:
-                yield value
-        case _:
-            return
+    if isinstance(value, dict | list):
+        return set().union(*map(values, value.values() if isinstance(value, dict) else value))
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {str(value)} if isinstance(value, float) or abs(value) >= 10 else set()
+    return {value} if isinstance(value, str) and len(value) >= 2 and value.lower() not in _EMPTY else set()
 
 
 def first_word(tool: str) -> str:
@@ -224,16 +206,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
 
 def tool_specs(tools: Sequence[Mapping[str, Any]]) -> dict[str, ToolSpec]:
-    """Tools in OpenAI's form by name, in the order of the list; what cannot be read is left out."""
-    specs: dict[str, ToolSpec] = {}
-    for tool in tools:
-        function = tool.get("function", tool)
-        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-            continue
-        described = function.get("parameters")
-        schema: Mapping[str, Any] = described if isinstance(described, Mapping) else {}
-        properties = frozenset(map(str, schema.get("properties") or ()))
-        specs[function["name"]] = ToolSpec(
-            function["name"], properties, frozenset(map(str, schema.get("required") or ()))
-        )
-    return specs
+    """Tools by name, in the order of their list; what cannot be read is left out."""
+    return {
+        name: ToolSpec(name, *(frozenset(map(str, schema.get(part) or ())) for part in ("properties", "required")))
+        for name, schema in offered(tools).items()
+    }

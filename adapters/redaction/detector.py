@@ -13,6 +13,11 @@ _RUNS = bytes(0x61 if (chr(code).isalnum() and code < 128) or code in b"-_." els
 _DIGITS = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
 _BETWEEN_DIGITS = b" -.()/\xc2\xa0"
 """What people write between the digits of one number; the last two are the no-break space."""
+MOST_CHECKS = 2000
+"""Candidates of a kind in one text that are asked whether they are one (up to 90 us each)."""
+_REACH = 72
+"""Characters from a word, within which the number that it names must begin."""
+_DIGIT = re.compile(r"\d")
 _LONG_RUN, _LONG_NUMBER, _NUMBER = b"a" * 16, b"0" * 9, b"0" * 7
 
 
@@ -47,6 +52,11 @@ class Detector(msgspec.Struct, frozen=True):
         return self.possible(clues) and next(self.find(clues.text), None) is not None
 
 
+def listed(words: str) -> tuple[str, ...]:
+    """The entries of a list that is written with commas."""
+    return tuple(word.strip() for word in words.split(","))
+
+
 def lowered(text: str) -> str:
     """`text` in lower case, of the same length: one letter of Unicode's, a Turkish one, would become two."""
     return text.replace("\u0130", "i").lower()
@@ -57,11 +67,27 @@ def matches(pattern: re.Pattern[str], text: str, group: int | str = 0, *, keep: 
     return (match.span(group) for match in pattern.finditer(text) if keep(match[group]))
 
 
-def near(pattern: re.Pattern[str], text: str, at: int, before: int, reach: int) -> Iterator[re.Match[str]]:
-    """What begins around `at`, whole if it ends further off."""
-    for found in pattern.finditer(text, max(0, at - before), at + reach):
-        if match := pattern.match(text, found.start()):
-            yield match
+def checked(pattern: re.Pattern[str], is_one: Keep, text: str) -> Spans:
+    """Where `pattern` stands in `text` and `is_one` says that it is one. Beyond `MOST_CHECKS` its form alone does: a
+    text with so many is an export, or was made to cost time."""
+    for number, match in enumerate(pattern.finditer(text)):
+        if number >= MOST_CHECKS or is_one(match[0]):
+            yield match.span()
+
+
+def labelled(pattern: re.Pattern[str], words: Iterable[str], before: int, text: str) -> Iterator[re.Match[str]]:
+    """What `pattern`, a name and a number, finds around one of its `words`, if a digit stands near enough behind it.
+
+    Args:
+        before: characters before the word, where the name that it is a part of begins; 0: it begins with the word.
+    """
+    for at, _ in places(lowered(text), words):
+        inside = at and text[at - 1].isascii() and text[at - 1].isalpha()
+        if (inside and not before) or not _DIGIT.search(text, at, at + _REACH):
+            continue
+        around = pattern.finditer(text, max(0, at - before), at + _REACH) if before else ()
+        starts = [found.start() for found in around] if before else [at]
+        yield from filter(None, (pattern.match(text, start) for start in starts))  # whole if it ends further off
 
 
 def has(low: str, words: Iterable[str]) -> bool:

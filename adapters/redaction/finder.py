@@ -8,19 +8,25 @@ import hashlib
 import hmac
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 
 import msgspec
 
 from adapters.redaction import keys, names, personal, secrets
 from adapters.redaction.detector import Clues, Detector, Spans, says
 from adapters.redaction.settings import KINDS, RedactionSettings, compiled, read_key
-from adapters.redaction.spelt import columns, inserted, is_pair, may_be_spelt, spellings
+from adapters.redaction.spelt import is_pair, may_be_spelt, spellings
+from adapters.redaction.tables import columns, inserted
 
 PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,32}(?::[0-9a-f]{8})?\]")
 _SHORTEST_KNOWN = 6
 _LONGEST_NAME = 100
 _ENOUGH = 400
 _MOST_ROUNDS = 8
+"""One more round is the rule; the bound is for texts that were made to need many."""
+_LEAST, _LEAST_PERSONAL = 99, 999_999
+"""No number of JSON that is not above it is a code, or one of a person's."""
+_SMALLEST_CARD = 10**12
 _EMBEDDED = re.compile(r";base64,[A-Za-z0-9+/=_-]{64,}")
 
 
@@ -66,17 +72,15 @@ class Finder:
         """
         self.placeholders = Placeholders(read_key(settings))
         self._kinds = frozenset(settings.kinds)
-        self._plain = [
-            one for one in (*keys.DETECTORS, *secrets.DETECTORS, *personal.DETECTORS) if one.kind in self._kinds
-        ]
-        self._detectors = [*self._plain]
-        if "secret" in self._kinds:
-            telling = says(names.COLUMNS, names.FOREIGN_PASSWORDS)
-            self._detectors += (
-                Detector("secret", lambda clues: "\n" in clues.text and telling(clues), self._columns),
-                Detector("secret", says(("insert",)), self._inserted),
-                Detector("secret", may_be_spelt, self._spelt),
-            )
+        known = (*keys.DETECTORS, *secrets.DETECTORS, *personal.DETECTORS)
+        self._plain = [one for one in known if one.kind in self._kinds]
+        telling = says(names.COLUMNS, names.FOREIGN_PASSWORDS)
+        other = (
+            Detector("secret", lambda clues: "\n" in clues.text and telling(clues), partial(columns, named=self.named)),
+            Detector("secret", says(("insert",)), partial(inserted, named=self.named)),
+            Detector("secret", may_be_spelt, self._spelt),
+        )
+        self._detectors = self._plain + [one for one in other if one.kind in self._kinds]
         self._own = [
             (pattern.name, compiled(pattern.regex, f"redact.patterns[{number}].regex"))
             for number, pattern in enumerate(settings.patterns)
@@ -96,41 +100,33 @@ class Finder:
         return not any(pattern.search(text) for _, pattern in self._own for text in texts)
 
     def edits(self, text: str, known: dict[str, str]) -> list[Edit]:
-        """What to take out of `text`, in order, without overlaps.
+        """What to take out of `text`, in order, without overlaps. What is left between placeholders is searched again
+        until nothing is found, so that doing it twice is the same as doing it once.
 
         Args:
             known: kinds of the values that were found before, which are taken out wherever they stand.
         """
         edits: list[Edit] = []
-        at = 0
-        for match in (*(PLACEHOLDER.finditer(text) if "[REDACTED:" in text else ()), None):
-            edits += self._between(text, at, match.start() if match else len(text), known, _MOST_ROUNDS)
-            at = match.end() if match else at
-        return edits
+        taken = [match.span() for match in PLACEHOLDER.finditer(text)] if "[REDACTED:" in text else []
+        for _ in range(_MOST_ROUNDS):
+            gaps = zip([0, *(end for _, end in taken)], [*(start for start, _ in taken), len(text)], strict=True)
+            found = [edit for gap in gaps if gap[0] < gap[1] for edit in self._search(text, *gap, known)]
+            if not found:
+                break
+            edits += found
+            taken = sorted([*taken, *((edit.start, edit.end) for edit in found)])
+        return sorted(edits, key=lambda edit: edit.start)
 
-    def _between(self, text: str, start: int, end: int, known: dict[str, str], rounds: int) -> Iterator[Edit]:
-        # What is left between placeholders is searched again until nothing is found, so that doing it twice is the same
-        # as doing it once. One more round is the rule; the bound is for texts that were made to need many.
-        found = self._search(text, start, end, known) if rounds and start < end else []
-        for edit in found:
-            yield from self._between(text, start, edit.start, known, rounds - 1)
-            yield edit
-            start = edit.end
-        if found:
-            yield from self._between(text, start, end, known, rounds - 1)
-
-    def field(self, name: str, value: str) -> Edit | None:
-        """The edit for the whole of `value`, if the name of its field tells."""
-        told = self.named(name)
-        return self.whole(self._kind(told), value) if told and names.named_secret(told, value) else None
-
-    def number(self, name: str, value: int) -> Edit | None:
-        """The edit for a number in JSON, by its digits or by the name of its field."""
-        digits = str(value)
-        if "card" in self._kinds and len(digits) > 12 and personal.is_card(digits):
-            return self.whole("card", digits)
-        told = self.named(name) if value > 99 and name else ""
-        return self.whole(self._kind(told), digits) if told and names.named_number(told, digits) else None
+    def field(self, name: str, value: str | int) -> Edit | None:
+        """The edit for the whole of `value`, if the name of its field tells; or the digits of a number of JSON."""
+        text = str(value)
+        told = self.named(name) if name else ""
+        if isinstance(value, int):
+            if "card" in self._kinds and value > _SMALLEST_CARD and personal.is_card(text):
+                return self.whole("card", text)
+            least = _LEAST_PERSONAL if told in names.PERSONAL_KINDS else _LEAST
+            told = told if told in names.OF_NUMBERS and value > least else ""
+        return self.whole(self._kind(told), text) if told and names.is_secret(told, text) else None
 
     def named(self, name: str) -> str:
         """`names.named`, of the kinds that are searched for."""
@@ -146,12 +142,6 @@ class Finder:
         if self._stays(value):
             return None
         return Edit(0, len(value), self.placeholders.of(kind, value), kind, value)
-
-    def _columns(self, text: str) -> Spans:
-        return columns(text, self.named, names.named_secret)
-
-    def _inserted(self, text: str) -> Spans:
-        return inserted(text, self.named, names.named_secret)
 
     def _spelt(self, text: str) -> Spans:
         for start, end, said in spellings(text):
@@ -173,7 +163,7 @@ class Finder:
             if value in part:
                 spans += ((*span, kind) for span in _words(part, value))
         spans = [span for span in spans if span[0] < span[1] and not self._stays(part[span[0] : span[1]])]
-        return [self._made(part, start, group) for group in _merged(spans)]
+        return [self._made(part, start, group) for group in merged(spans)]
 
     def _made(self, part: str, offset: int, group: list[tuple[int, int, str]]) -> Edit:
         start, end = group[0][0], max(span[1] for span in group)
@@ -191,7 +181,7 @@ def is_regex(text: str) -> bool:
     return len(text) > 2 and text.startswith("/") and text.endswith("/")
 
 
-def _merged(spans: list[tuple[int, int, str]]) -> list[list[tuple[int, int, str]]]:
+def merged(spans: list[tuple[int, int, str]]) -> list[list[tuple[int, int, str]]]:
     """Those that overlap together: all of them goes, under the kind that ranks first."""
     groups: list[list[tuple[int, int, str]]] = []
     last = 0

@@ -9,7 +9,7 @@ boundary, so none is worse than linear but for small constants (a test holds tha
 import re
 
 from adapters.redaction.detector import Clues, Detector, Spans, long_words, matches, says
-from adapters.redaction.names import REFERENCE
+from adapters.redaction.names import stands_for
 
 _FORMS = (
     r"sk-(?:ant-|proj-|svcacct-|admin-|or-v1-|lf-)?(?=[\w-]{0,200}\d)[\w-]{20,}",
@@ -90,7 +90,7 @@ def _bearers(text: str) -> Spans:
 
 
 def _url_passwords(text: str) -> Spans:
-    return matches(_URL, text, 1, keep=lambda found: not REFERENCE.fullmatch(found))
+    return matches(_URL, text, 1, keep=lambda found: not stands_for(found))
 
 
 def _may_be_rare(clues: Clues) -> bool:

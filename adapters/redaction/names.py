@@ -1,42 +1,46 @@
-"""Names of what is secret or personal: one list, for fields of JSON, columns of tables, `name = value` and sentences.
+"""Names of what is secret or personal, and whether what stands with one is: one judgement for fields of JSON, cells of
+tables, `name = value` and sentences.
 
-A field's name decides before the look of its value: a password may be a plain word.
+A value's name decides first and its look second: the weaker the tie between the two, the more the value must look like
+a secret.
 """
 
 import re
 from functools import lru_cache
 
-PASSWORDS = (
-    "pass", "pwd", "psk", "mdp", "mot de passe", "kennw", "contrase", "clave", "senha", "parol", "wachtwoord", "haslo",
-    "hasla", "heslo", "hesla", "losenord", "salasana", "adgangskode", "kodeord", "jelsz", "sifre", "lozink", "geslo",
-    "slapta", "parool", "kata sandi", "zugangsdaten", "anmeldedaten", "nenosiri", "neno la siri", "kata laluan",
-    "contrasin", "lykilor", "cyfrinair", "pasfhocal", "pasahitz", "fjal", "wagwoord",
-)  # fmt: skip
-"""How a word for a password begins; what follows is its ending."""
-FOREIGN_PASSWORDS = (
-    "hasło", "hasła", "lösenord", "şifre", "парол", "лозинк", "құпиясөз", "κωδικ", "mật khẩu", "密码", "密碼", "口令",
-    "パスワード", "暗証番号", "비밀번호", "암호", "पासवर्ड", "গোপনশব্দ", "পাসওয়ার্ড", "கடவுச்சொல்", "پاس ورڈ", "رمز عبور",
-    "كلمة المرور", "كلمة السر", "סיסמ", "รหัสผ่าน",
-)  # fmt: skip
-"""Those that no ASCII text has."""
-SECRETS = (
-    "pw",
-    "secret",
-    "token",
-    "key",
-    "schl\u00fcssel",
-    "schluessel",
-    "credential",
-    "cvv",
-    "cvc",
-    "auth",
-    "mnemonic",
+from adapters.redaction.detector import listed
+
+PASSWORDS = listed(
+    "pass, pwd, psk, mdp, mot de passe, kennw, contrase, clave, senha, parol, wachtwoord, haslo, hasla, heslo, hesla,"
+    "losenord, salasana, adgangskode, kodeord, jelsz, sifre, lozink, geslo, slapta, parool, kata sandi, zugangsdaten,"
+    "anmeldedaten, nenosiri, neno la siri, kata laluan, contrasin, lykilor, cyfrinair, pasfhocal, pasahitz, fjal,"
+    "wagwoord, pw"
 )
+"""How a word for a password begins; what follows is its ending."""
+FOREIGN_PASSWORDS = listed(
+    "hasło, hasła, lösenord, şifre, парол, лозинк, құпиясөз, κωδικ, mật khẩu, 密码, 密碼, 口令, パスワード, 暗証番号,"
+    "비밀번호, 암호, पासवर्ड, গোপনশব্দ, পাসওয়ার্ড, கடவுச்சொல், پاس ورڈ, رمز عبور, كلمة المرور, كلمة السر, סיסמ, รหัสผ่าน"
+)
+"""Those that no ASCII text has."""
+SECRETS = listed("secret, token, key, schlüssel, schluessel, credential, cvv, cvc, auth, mnemonic")
 """Words in the names of other secrets."""
-_PERSONAL = ("ssn", "phone", "telefon", "mobile", "tax", "pesel", "cpf", "card", "pin", "licen", "iban")
-COLUMNS = (*PASSWORDS, *SECRETS, *_PERSONAL)
+COLUMNS = (*PASSWORDS, *SECRETS, *listed("ssn, phone, telefon, mobile, tax, pesel, cpf, card, pin, licen, iban"))
 """Words in the names of columns that tell."""
+KEYS = frozenset(
+    listed(
+        "access, private, secret, signing, account, encryption, master, storage, shared, auth, wifi, wlan, network,"
+        "openai, license, licence, recovery, activation, api"
+    )
+)
+"""Of these a key is secret."""
 PERSONAL_KINDS = frozenset({"phone", "iban", "card", "national_id"})
+
+OF_NUMBERS = PERSONAL_KINDS | {"password", "code"}
+"""Kinds that a number of JSON can be; a `token` that is one is a model's."""
+
+FAR, NEAR, ALONE, QUOTED, FIELD = range(5)
+"""How a value is tied to its name: by a sentence; by a sign or a verb; by a sign, and nothing else stands there; by a
+sign, in quotes; as the field or column of that name."""
 
 _JOINTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-. ]")
 _VARIANT = re.compile(
@@ -53,40 +57,47 @@ _TABLE = tuple(
          r"|id_card_number|social_security_number|licen[sc]e_number|steuer_?id)"),
         # A token of these is a place in a list, or a word of a model; a pass of those opens no computer.
         ("", r"(?:page|next|prev|continuation|sync|cursor|eos|bos|pad|unk|stop|mask|sep|cls)\w*"
-         r"|(?:boarding|day|ski|season|bus|first|second|test)_pass|existing_secret"),
-        ("code", r"pin|otp|tan|cvv2?|cvc2?|(?:\w*_)?(?:security|verification|access)_code"),
+         r"|(?:boarding|day|ski|season|bus|first|second|test)_pass|existing_secret|public_?key_?token"),
+        ("code", r"pin|otp|tan|cvv2?|cvc2?|(?:\w*_)?(?:security|verification|access|one_?time|auth)_?code"),
         ("header", r"(?:set_|proxy_)?(?:cookie|authorization)"),
-        ("password", r"\w*(?:password|passwd|passphrase|passcode|pwd|kennwort|passwort|contrasena|contraseña"
+        ("password", r"\w*(?:password|passwd|pass_?phrase|passcode|pwd|kennwort|passwort|contrasena|contraseña"
          r"|mot_de_passe|motdepasse|mdp|senha|wachtwoord|has[lł]o|heslo|lozinka|парол\w{0,2}|密码|密碼|パスワード|비밀번호|[sş]ifre"
-         r"|l[oö]senord|salasana|passord|jelszo)s?|(?:\w*_|store|key|user|root)?(?:pass|pw)|clave"),
-        ("token", r"token|psk|appid|sid|phpsessid|j?sessionid|auth|\w*(?:secret|_token|api_?key)|credentials?"
-         r"|\w*(?:access|private|secret|signing|account|encryption|master|storage|shared|auth|wifi|wlan|network"
-         r"|licen[cs]e|recovery|activation)_?key(?:_base)?|\w*secrets"
+         r"|l[oö]senord|salasana|passord|jelszo)s?|(?:\w*_|store|key|user|root)?(?:pass|pw)|clave|psk"),
+        ("token", r"token|appid|sid|phpsessid|j?session_?id|auth|\w*(?:secret|_token|api_?key)|credentials?"
+         rf"|\w*(?:{'|'.join(KEYS)})_?key(?:_base)?|\w*secrets"
          r"|\w*(?:wlan|wifi|netzwerk|api|zugangs|geheim|lizenz)_?schl(?:ü|ue)ssel"),
     )
 )  # fmt: skip
 _PLAIN = frozenset(
-    {
-        "null", "none", "true", "false", "undefined", "string", "str", "required", "optional", "integer", "number",
-        "boolean", "secret", "password", "token", "bearer", "basic", "input", "output", "text", "field", "value",
-        "empty", "invalid", "expired", "missing", "unknown", "hidden", "redacted", "changed", "varchar",
-    }
-)  # fmt: skip
+    listed(
+        "null, none, true, false, undefined, string, str, required, optional, integer, number, boolean, secret,"
+        "password, token, bearer, basic, input, output, text, field, value, empty, invalid, expired, missing, unknown,"
+        "hidden, redacted, changed, varchar, default"
+    )
+)
 _ABOUT = frozenset(
-    {
-        "prompt", "data", "args", "kwargs", "self", "name", "username", "login", "wrong", "correct", "incorrect",
-        "accepted", "rejected", "strong", "weak", "default", "generated", "encrypted", "plain", "plaintext", "bytes",
-        "object", "query", "param", "params", "parameter", "config", "settings", "update", "reset", "change", "enabled",
-        "disabled", "provided", "nullable", "redirect", "external", "must", "should", "please", "cannot", "does",
-    }
-)  # fmt: skip
+    listed(
+        "prompt, data, args, kwargs, self, name, username, login, wrong, correct, incorrect, accepted, rejected,"
+        "strong, weak, default, generated, encrypted, plain, plaintext, bytes, object, query, param, params,"
+        "parameter, config, settings, update, reset, change, enabled, disabled, provided, nullable, redirect,"
+        "external, must, should, please, cannot, does"
+    )
+)
 """What else stands behind a password's name where something is said of it."""
-REFERENCE = re.compile(
-    r"(?i)[\[{(<$%*!].*|[a-z_][\w.]*[(\[{].*|(?:os|process|config|settings|env|self|args)\..*|.*\*\*\*\*.*"
+_REFERENCE = re.compile(
+    r"(?i)[\[{(<$%*!].*|[a-z_][\w.]*[(\[{].*|(?:os|process|config|settings|env|self|args)\..*|.*\*\*\*\*.*|x{4,}|//.*"
 )
 """What stands for a value and is none: a placeholder, a call, a variable."""
-_SYMBOLS = frozenset("!@#$%^*+?~")
+_OTHER = re.compile(
+    r".*[(\[{].*[)\]}]|https?://.*|.*\.(?:com|org|html?|py|md|json|txt|ya?ml)"
+    # An address, whose password it is about; a date, a version, a measure.
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*|v?\d+(?:\.\d+)+\S*|\d{1,2}:\d\d.*|\d+[A-Za-z%]{1,4}|[A-Za-z]\d{1,3}"
+)
+"""What else stands in a sentence about a secret."""
+_SYMBOLS = frozenset("!@#$%^&*+?~")
 _SPELT = re.compile(r"[a-z]{3}|[^\w\s()+./-]")
+_MIXED_WORD = re.compile(r"[A-Za-z]\d|\d[A-Za-z]")
 
 
 @lru_cache(4096)
@@ -101,41 +112,45 @@ def named(name: str) -> str:
     return named(bare) if bare and bare != low else ""
 
 
-def named_secret(name: str, value: str) -> bool:
-    """Whether `value` of a field that `named` calls `name` is to be taken out."""
-    if name in PERSONAL_KINDS:
-        digits = sum(map(str.isdigit, value))
-        return (7 if name == "phone" else 4) <= digits <= 20 and len(value) <= 32 and not _SPELT.search(value)
-    if name == "header":
-        return len(value) > 8 and not value.isalpha() and not REFERENCE.fullmatch(value)
-    if len(value) < 3 or value.lower() in _PLAIN or REFERENCE.fullmatch(value) or any(map(str.isspace, value)):
+def stands_for(value: str) -> bool:
+    """Whether `value` only stands for one: a placeholder, a variable, a word such as `null`."""
+    return value.lower() in _PLAIN or _REFERENCE.fullmatch(value) is not None
+
+
+def is_secret(kind: str, value: str, tie: int = FIELD) -> bool:
+    """Whether `value`, which is tied to a name that `named` calls `kind`, is to be taken out, rather than a word about
+    the secret or what stands in for it."""
+    digits = sum(map(str.isdigit, value))
+    if kind in PERSONAL_KINDS:
+        return (7 if kind == "phone" else 4) <= digits <= 20 and len(value) <= 32 and not _SPELT.search(value)
+    if stands_for(value) or len(value) < 3:
         return False
-    if name == "code":
-        return value.isdigit() and len(value) <= 8
-    return name == "password" or len(value) >= 20 or (len(value) >= 6 and any(map(str.isdigit, value)))
+    if kind == "header":
+        return len(value) > 8 and not value.isalpha()
+    if any(map(str.isspace, value)):
+        return kind == "password" and tie >= QUOTED and len(value) < 64 and bool(_MIXED_WORD.search(value))
+    if kind == "code" and tie in (FAR, FIELD):
+        return digits > 2 and value.isalnum() and len(value) <= 8
+    if tie == FIELD:
+        return len(value) >= (3 if kind == "password" else 6 if digits else 20)
+    return _looks_secret(kind, value, tie, digits)
 
 
-def named_number(name: str, digits: str) -> bool:
-    """The same of a number in JSON."""
-    if name in ("password", "code"):
-        return True
-    return name in PERSONAL_KINDS and 7 <= len(digits) <= 20
-
-
-def stated_secret(name: str, value: str, *, quoted: bool, alone: bool) -> bool:
-    """Whether `value`, joined to a name in a text, is a secret rather than a word about one.
-
-    Args:
-        quoted: it stands in quotes, where a word without digits can be one as well.
-        alone: so can one that nothing else stands beside, or that only `=` joins to its name.
-    """
-    if len(value) < 4 and not (value.isdigit() and len(value) == 3):
+def _looks_secret(kind: str, value: str, tie: int, digits: int) -> bool:
+    if len(value) < 4:
+        return digits == 3 and tie > FAR
+    if tie <= NEAR and _OTHER.fullmatch(value):
         return False
+    if digits:
+        if tie == NEAR:
+            return len(value) > 4 or value.isdigit()
+        return tie > FAR or (len(value) >= (7 if kind == "password" else 12) and any(map(str.isalpha, value)))
     low = value.lower()
-    if low in _PLAIN or REFERENCE.fullmatch(value) or any(map(str.isspace, value)):
-        return False
-    if any(map(str.isdigit, value)):
-        return True
-    if name == "password" and (quoted or alone) and value.isalpha():
+    if tie >= ALONE and kind == "password" and value.isalpha():
         return len(value) > 4 and low not in _ABOUT and not any(word in low for word in ("pass", "pwd", "secret"))
-    return quoted and (not _SYMBOLS.isdisjoint(value) or not (value.islower() or value.istitle() or value.isupper()))
+    if tie == QUOTED:
+        return not _SYMBOLS.isdisjoint(value) or not (value.islower() or value.istitle() or value.isupper())
+    if not any(map(str.isalpha, value)):
+        return False
+    marked = not _SYMBOLS.isdisjoint(value[1:-1]) and len(value) >= 8 and (tie > FAR or not value.istitle())
+    return marked or (kind == "password" and value.count("-") >= 2 and len(value) >= 16)  # words of a passphrase

@@ -7,6 +7,8 @@ for the numbering plans that change every month (20 us; its own text matcher tak
 
 import ipaddress
 import re
+from functools import partial
+from operator import attrgetter
 
 import phonenumbers
 from stdnum import iban, luhn
@@ -16,7 +18,18 @@ from stdnum.fr import nir
 from stdnum.it import codicefiscale
 from stdnum.us import ssn
 
-from adapters.redaction.detector import Detector, Spans, long_words, lowered, matches, near, places, says
+from adapters.redaction.detector import (
+    MOST_CHECKS,
+    Detector,
+    Spans,
+    checked,
+    labelled,
+    listed,
+    lowered,
+    matches,
+    places,
+    says,
+)
 
 _DOMAIN = re.compile(r"(?!\d+[.x])(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@])")
 _ASCII_DOMAIN = re.compile(r"(?!\d+[.x])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9_@])")
@@ -24,20 +37,19 @@ _ASCII_DOMAIN = re.compile(r"(?!\d+[.x])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,
 _LOCAL = ".%+'_-"
 _LONGEST_LOCAL = 128
 _SPELT_EMAIL = re.compile(
-    r"(?i)(?<![\w.+-])[\w.+-]{1,64} ?[(\[{] ?at ?[)\]}] ?[\w-]{1,63}(?: ?(?:[(\[{] ?dot ?[)\]}]|\.) ?[\w-]{1,24}){1,4}"
+    r"(?i)(?<![\w.+-])[\w.+-]{1,64} ?[(\[{] ?at ?[)\]}] ?[\w-]{1,63}(?: ?(?:[(\[{] ?dot ?[)\]}]"
+    r"|\.) ?[\w-]{1,24}){1,4}"
 )
 _SAID_EMAIL = re.compile(
     r"(?i)(?<![\w.+-])(?=[^\s@]{0,63}[\d.][^\s@]{0,63} )[\w.+-]{2,64} at (?:[\w-]{2,63} dot |[\w-]{2,63}\.){1,3}"
     r"(?:com|org|net|io|de|fr|uk|es|it|nl|eu|co|edu|gov|info|me|ch|at|pl)(?!\w)"
 )
-_MOST_CHECKS = 2000
-"""Candidates of a kind in one text that are asked whether they are one (up to 90 us each); more are taken out by their
-form alone. A text with so many is an export, or was made to cost time."""
 _NO_MAILBOX = ("git@",)
 
 _GAP = r"[ .\u00a0\u2009\u2011-]"
 _CARD = re.compile(
-    rf"(?=[2-6])(?<![\w.+-])(?:[2-6]\d{{12,18}}|[2-6]\d{{3}}(?P<gap>{_GAP}| - )\d{{4}}(?P=gap)\d{{4}}(?P=gap)\d{{1,7}}"
+    rf"(?=[2-6])(?<![\w.+-])(?:[2-6]\d{{12,18}}|[2-6]\d{{3}}(?P<gap>{_GAP}"
+    rf"| - )\d{{4}}(?P=gap)\d{{4}}(?P=gap)\d{{1,7}}"
     rf"|3[47]\d\d(?P<wide>{_GAP}| - )\d{{6}}(?P=wide)\d{{5}})(?![\w-]|\.\d)"
 )
 _ISSUER = re.compile(
@@ -62,18 +74,19 @@ _LABELLED_PHONE = re.compile(
     r"|(?:my|meine|mon|mi|il mio|mijn|meu|moj) (?:n[uú]mm?ero?|numéro|nummer|number))"
     r"|电话|手机|電話|телефон)(?:[ _-]?(?:number|nummer|no|nr))?\.?[\"']?\s{0,2}"
     r"(?:[:=：]|\b(?:is|ist|est|es|è|é)\b)?\s{0,2}[\"']?"
-    r"(?P<number>(?!\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d\d)[+(]?\d(?:[ .()/\u00a0\u2011-]{0,3}\d){6,14})(?![\w-]|\.\d)"
+    r"(?P<number>(?!\d{4}-\d\d-\d\d|\d\d?[./]\d\d?[./]\d\d)[+(]?\d(?:[ .()/\u00a0\u2011-]{0,3}\d){6,14})(?![\w-]"
+    r"|\.\d)"
 )
 _MOBILE = re.compile(
     r"(?<![\w.+/-])(?:0[67](?:[ .-]\d\d){4}|01[5-7]\d[ /-]\d{6,8}|07\d{3} \d{3} ?\d{3}|02\d \d{4} \d{4})"
     r"(?![\w-]|\.\d)"
 )
 """As people write the numbers of French, German and British mobiles, and of British cities."""
-_PHONE_WORDS = (
-    "tel", "phone", "mobil", "móvil", "handy", "cell", "fax", "whatsapp", "call", "num", "me at", "me on",
-    "us at", "us on", "unter", " back ", "-moi", "nous", "llam", "llám", "núm",
-    "电话", "手机", "電話", "телефон",
-)  # fmt: skip
+_PHONE_WORDS = listed(
+    "tel, phone, mobil, móvil, handy, cell, fax, whatsapp, call, num, me at, me on, us at, us on, unter, back at,"
+    "back on, back unter,"
+    "-moi, nous, llam, llám, núm, 电话, 手机, 電話, телефон"
+)
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
 _IPV6 = re.compile(r"(?<![\w:.])[0-9A-Fa-f:]{3,39}(?![\w:])")
 
@@ -100,12 +113,6 @@ def _spelt_emails(text: str) -> Spans:
             yield match.span()
 
 
-def _cards(text: str) -> Spans:
-    for number, match in enumerate(_CARD.finditer(text)):
-        if number >= _MOST_CHECKS or is_card(match[0]):
-            yield match.span()
-
-
 def is_card(number: str) -> bool:
     """Whether the digits of `number` have an issuer and the right check digit."""
     digits = "".join(character for character in number if character.isdigit())
@@ -115,37 +122,24 @@ def is_card(number: str) -> bool:
 def _ibans(text: str) -> Spans:
     for number, match in enumerate(_IBAN.finditer(text)):
         start = match.start() - 2
-        if number >= _MOST_CHECKS:
-            yield start, match.end()
-            continue
         found = text[start : match.end()]
         # The word after an account number looks like its last group: take groups away until the check holds.
         for _ in range(6):
-            if iban.is_valid(found.replace("-", "").replace("\u00a0", "")):
+            if number >= MOST_CHECKS or iban.is_valid(found.replace("-", "").replace("\u00a0", "")):
                 yield start, start + len(found)
                 break
-            cut = max(found.rfind(" "), found.rfind("-"), found.rfind("\u00a0"))
+            cut = max(map(found.rfind, " -\u00a0"))
             if cut < 0:
                 break
             found = found[:cut]
 
 
 def _ssns(text: str) -> Spans:
-    yield from matches(_SSN, text, keep=lambda found: ssn.is_valid(found.replace(" ", "-")))
-    if "ssn" in (low := text.lower()) or "social" in low:
-        yield from matches(_LABELLED_SSN, text, 1)
+    return matches(_LABELLED_SSN, text, 1)
 
 
 def _phones(text: str) -> Spans:
-    for number, match in enumerate(_INTERNATIONAL.finditer(text)):
-        if number >= _MOST_CHECKS or is_phone(match[0]):
-            yield match.span()
-    yield from matches(_AMERICAN, text)
-    yield from matches(_MOBILE, text)
-    for at, _ in places(lowered(text), _PHONE_WORDS):
-        if any(map(str.isdigit, text[at : at + _REACH])):
-            for match in near(_LABELLED_PHONE, text, at, _BEFORE, _REACH):
-                yield match.span("number")
+    return (match.span("number") for match in labelled(_LABELLED_PHONE, _PHONE_WORDS, 16, text))
 
 
 def is_phone(number: str) -> bool:
@@ -157,11 +151,6 @@ def is_phone(number: str) -> bool:
         return False
 
 
-def _addresses(text: str) -> Spans:
-    for pattern in (_IPV4, _IPV6):
-        yield from matches(pattern, text, keep=_is_public)
-
-
 def _is_public(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_global
@@ -170,12 +159,14 @@ def _is_public(address: str) -> bool:
 
 
 _LABEL = (
-    r"(?:social.?security(?: number)?|ssn|nhs|national insurance|ni(?= (?:number|no))|nino|passport|passeport|pasaporte"
+    r"(?:social.?security(?: number)?|ssn|nhs|national insurance|ni(?= (?:number|no))|nino|passport|passeport"
+    r"|pasaporte"
     r"|passaporto?|paszport|reisepass|passnummer|driver'?s?.?licen[cs]e|driving.?licen[cs]e|führerschein"
     r"|permis de conduire"
     r"|personalausweis|ausweis(?:nummer|nr)?|identity card|id.?card|national.?id|identity number|cpf|cnh|dni|nie|nif"
     r"|curp"
-    r"|rut|pesel|dow[oó]d|aadha+r|pan(?=[ _-]?(?:number|card|no))|nric|personnummer|henkilötunnus|cpr|fødselsnummer|bsn"
+    r"|rut|pesel|dow[oó]d|aadha+r|pan(?=[ _-]?(?:number|card|no))|nric|personnummer|henkilötunnus|cpr|fødselsnummer"
+    r"|bsn"
     r"|burgerservicenummer|codice fiscale|sécurité sociale|num[ée]ro fiscal|steuer.?(?:id|nummer)"
     r"|steueridentifikationsnummer"
     r"|sozialversicherungsnummer|ahv|sin|social insurance|medicare|tfn|tax.?file|tax.?id|taxpayer|itin|taj|oib"
@@ -183,17 +174,13 @@ _LABEL = (
     r"|(?:t\.?c\.? ?)?kimlik(?: numaras[ıi]m?)?|id(?=[ _-](?:number|no|nummer)\b)|num[eé]ro de identidad|c[eé]dula"
     r"|身份证|マイナンバー|주민등록번호|инн|снилс|паспорт\w{0,2})"
 )
-_WORDS = (
-    "social", "sozialv", "ssn", "nhs", "insurance", "ni n",
-    "nino", "pass", "pasa", "paszport", "licen", "driv", "führerschein",
-    "permis",
-    "ausweis", "identity", "id card", "id_card", "idcard", "national", "cpf", "cnh", "dni", "nie", "nif", "curp", "rut",
-    "pesel", "dow", "aadha", "pan", "nric", "personnummer", "tunnus", "cpr", "selsnummer", "bsn", "burgerservice",
-    "codice",
-    "sécurité", "fiscal", "steuer", "ahv", "sin", "medicare", "tfn", "tax", "itin", "taj", "oib", "jmbg", "egn", "cnp",
-    "kimlik", "t.c", "tc ", "id num", "id no", "id-num", "id_num", "identidad", "dula",
-    "身份证", "マイナンバー", "주민", "инн", "снилс",
-)  # fmt: skip
+_WORDS = listed(
+    "social, sozialv, ssn, nhs, insurance, ni n, nino, pass, pasa, paszport, licen, driv, führerschein, permis,"
+    "ausweis, identity, id card, id_card, idcard, national, cpf, cnh, dni, nie, nif, curp, rut, pesel, dow, aadha,"
+    "pan, nric, personnummer, tunnus, cpr, selsnummer, bsn, burgerservice, codice, sécurité, fiscal, steuer, ahv,"
+    "sin, medicare, tfn, tax, itin, taj, oib, jmbg, egn, cnp, kimlik, t.c, tc, id num, id no, id-num, id_num,"
+    "identidad, dula, 身份证, マイナンバー, 주민, инн, снилс"
+)
 _LABELLED = re.compile(
     rf"(?i){_LABEL}(?![a-z])(?:\s(?:del|de la|do|da|of the)\s[a-z]{{3,12}})?"
     r"[ _-]?(?:number|nummer|nr|no|num|n°|id|card)?\.?[\"']?"
@@ -201,39 +188,17 @@ _LABELLED = re.compile(
     r"(?P<value>(?=[^\n]{0,24}\d)[A-Z0-9](?:[ ./-]?[A-Z0-9]){4,20})(?![\w-])"
 )
 _DIGITS = 4
-_REACH = 72
-"""Characters from the beginning of the word, within which the number must begin."""
-_BEFORE = 16
-"""Characters before it, where what it is a part of begins."""
 _CPF = re.compile(r"\d(?<![\w.-]\d)\d\d\.\d{3}\.\d{3}-\d{2}(?![\w-])")
 _DNI = re.compile(r"(?<![\w.-])(?:\d{8}-?[A-Z]|[XYZ]-?\d{7}-?[A-Z])(?![\w-])")
 _CODICE = re.compile(r"(?<![\w.-])[A-Z]{6}\d{2}[A-EHLMPR-T]\d{2}[A-Z]\d{3}[A-Z](?![\w-])")
 _NIR = re.compile(r"[12](?<![\w.-][12]) \d{2} \d{2} \d[\dAB] \d{3} \d{3} \d{2}(?![\w-])")
 
 
-def _grouped(text: str) -> Spans:
-    if "." in text:
-        yield from matches(_CPF, text, keep=cpf.is_valid)
-    yield from matches(_NIR, text, keep=nir.is_valid)
-
-
-def _lettered(text: str) -> Spans:
-    return matches(_DNI, text, keep=lambda found: dni.is_valid(found) or nie.is_valid(found))
-
-
-def _labelled(text: str) -> Spans:
-    low = lowered(text)
-    for at, _ in places(low, _WORDS):
-        if at and text[at - 1].isascii() and text[at - 1].isalpha():
-            continue
-        if not any(map(str.isdigit, text[at : at + _REACH])) or not (match := _LABELLED.match(text, at)):
-            continue
-        value = match["value"]
-        start = match.start("value")
+def _national_ids(text: str) -> Spans:
+    for match in labelled(_LABELLED, _WORDS, 0, text):
+        value, start = match["value"], match.start("value")
         # The word after a number looks like its last group: up to the last group with a digit, or one letter.
-        while (
-            " " in value and not any(map(str.isdigit, value.rpartition(" ")[2])) and len(value.rpartition(" ")[2]) > 1
-        ):
+        while " " in value and len(last := value.rpartition(" ")[2]) > 1 and not any(map(str.isdigit, last)):
             value = value.rpartition(" ")[0]
         if is_number(value):
             yield start, start + len(value)
@@ -246,23 +211,27 @@ def is_number(value: str) -> bool:
     return 6 <= bare <= 20 and (digits >= _DIGITS or (digits >= 2 and value.isupper() and " " not in value))
 
 
-def _codici(text: str) -> Spans:
-    for at, word in long_words(text, 16):
-        for match in _CODICE.finditer(word):
-            if codicefiscale.is_valid(match[0]):
-                yield at + match.start(), at + match.end()
-
-
+_long_number = attrgetter("long_number")
+_FORMS = (
+    ("card", _long_number, _CARD, is_card),
+    ("ssn", _long_number, _SSN, lambda found: ssn.is_valid(found.replace(" ", "-"))),
+    ("phone", lambda clues: "+" in clues.text or "00" in clues.text, _INTERNATIONAL, is_phone),
+    ("phone", _long_number, _AMERICAN, bool),
+    ("phone", _long_number, _MOBILE, bool),
+    ("ip", lambda clues: clues.text.count(".") > 2, _IPV4, _is_public),
+    ("ip", lambda clues: clues.text.count(":") > 1, _IPV6, _is_public),
+    ("national_id", _long_number, _CPF, cpf.is_valid),
+    ("national_id", _long_number, _NIR, nir.is_valid),
+    ("national_id", lambda clues: clues.number, _DNI, lambda found: dni.is_valid(found) or nie.is_valid(found)),
+    ("national_id", lambda clues: clues.long_run, _CODICE, codicefiscale.is_valid),
+)
+"""(kind, whether it can be there, its form, whether it is one)."""
 DETECTORS = (
     Detector("email", lambda clues: "@" in clues.text, _emails),
     Detector("email", says(("at)", "at]", " at ")), _spelt_emails),
     Detector("iban", lambda clues: clues.long_run or clues.long_number, _ibans),
-    Detector("card", lambda clues: clues.long_number, _cards),
-    Detector("ssn", lambda clues: clues.long_number or "ssn" in clues.low or "social" in clues.low, _ssns),
-    Detector("phone", lambda clues: clues.long_number or "+" in clues.text or "00" in clues.text, _phones),
-    Detector("ip", lambda clues: clues.text.count(".") > 2 or clues.text.count(":") > 1, _addresses),
-    Detector("national_id", lambda clues: clues.long_number, _grouped),
-    Detector("national_id", lambda clues: clues.number, _lettered),
-    Detector("national_id", lambda clues: clues.long_run, _codici),
-    Detector("national_id", says(_WORDS), _labelled),
+    Detector("ssn", says(("ssn", "social")), _ssns),
+    Detector("phone", says(_PHONE_WORDS), _phones),
+    Detector("national_id", says(_WORDS), _national_ids),
+    *(Detector(kind, possible, partial(checked, form, is_one)) for kind, possible, form, is_one in _FORMS),
 )

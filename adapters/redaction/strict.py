@@ -12,56 +12,56 @@ digests; ids of the caller's that are formed like ids stay, as feedback and oper
 import json
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from actors.messages import Exchange, Feedback
 from actors.messages.dialects import dialect_at
 from actors.messages.traffic import Hints
+from adapters.redaction.detector import listed
 from adapters.redaction.finder import Placeholders
 
+Record = TypeVar("Record", Hints, Feedback)
+
 _COUNTS = frozenset(
-    {
-        "prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens", "cached_tokens",
-        "reasoning_tokens", "audio_tokens", "text_tokens", "cache_creation_input_tokens", "cache_read_input_tokens",
-        "max_tokens", "max_completion_tokens", "max_output_tokens", "budget_tokens", "index",
-        "created", "created_at", "n", "seed", "temperature",
-        "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty", "stream",
-        "parallel_tool_calls", "is_error", "weight_version", "version", "start", "end", "code",
-    }
-)  # fmt: skip
+    listed(
+        "prompt_tokens, completion_tokens, total_tokens, input_tokens, output_tokens, cached_tokens, reasoning_tokens,"
+        "audio_tokens, text_tokens, cache_creation_input_tokens, cache_read_input_tokens, max_tokens,"
+        "max_completion_tokens, max_output_tokens, budget_tokens, index, created, created_at, n, seed, temperature,"
+        "top_p, top_k, min_p, presence_penalty, frequency_penalty, repetition_penalty, stream, parallel_tool_calls,"
+        "is_error, weight_version, version, start, end, code"
+    )
+)
 """Fields whose numbers stay."""
-_WORDED = frozenset({"role", "type", "object", "finish_reason", "stop_reason", "status", "tool_choice"})
+_WORDED = frozenset(listed("role, type, object, finish_reason, stop_reason, status, tool_choice"))
 """Fields whose values are the protocol's words."""
-_IDS = frozenset({"id", "tool_call_id", "tool_use_id", "call_id", "previous_response_id"})
-_NAMES = frozenset({"name", "model"})
-_TEXTS = frozenset(
-    {
-        "content", "text", "input", "prompt", "system", "instructions", "thinking", "reasoning", "reasoning_content",
-        "refusal", "summary", "output", "message", "error", "description",
-    }
-)  # fmt: skip
-_SCHEMAS = frozenset({"parameters", "input_schema"})
-_HOLDERS = frozenset(
-    {
-        "messages", "tool_calls", "function", "tools", "choices", "usage", "prompt_tokens_details",
-        "completion_tokens_details", "input_tokens_details", "output_tokens_details", "weight_versions",
-    }
-)  # fmt: skip
-_KNOWN = _COUNTS | _WORDED | _IDS | _NAMES | _TEXTS | _SCHEMAS | {"arguments"} | _HOLDERS
+_IDS = frozenset(listed("id, tool_call_id, tool_use_id, call_id, previous_response_id"))
+_NAMES = frozenset(("name", "model"))
+_SCHEMAS = frozenset(("parameters", "input_schema"))
+_OTHERS = frozenset(
+    listed(
+        "content, text, input, prompt, system, instructions, thinking, reasoning, reasoning_content, refusal, summary,"
+        "output, message, error, description, arguments, messages, tool_calls, function, tools, choices, usage,"
+        "prompt_tokens_details, completion_tokens_details, input_tokens_details, output_tokens_details, weight_versions"
+    )
+)
+"""Texts, and what holds others."""
+_KNOWN = _COUNTS | _WORDED | _IDS | _NAMES | _SCHEMAS | _OTHERS
+_OUTER_IDS = ("trajectory_id", "agent", "custom_id", "conversation", "exchange_id")
+"""The caller's own."""
+_KEPT_IDS = {"metadata": ("trajectory_id", "evolved_id"), "conversation": ("id",)}
 _WORDS = frozenset(
-    {
-        "added", "any", "api", "arguments", "assistant", "authentication", "auto", "bad", "block", "call", "calls",
-        "cancelled", "chat", "chunk", "completed", "completion", "content", "created", "custom", "default", "delta",
-        "developer", "done", "end", "ephemeral", "error", "exceeded", "failed", "file", "filter", "found", "function",
-        "image", "in", "incomplete", "input", "internal", "invalid", "item", "json", "length", "limit", "list", "max",
-        "message", "model", "none", "not", "object", "output", "overloaded", "part", "pause", "permission", "ping",
-        "progress", "queued", "rate", "reasoning", "refusal", "request", "required", "response", "result", "schema",
-        "search", "sequence", "server", "signature", "start", "stop", "string", "summary", "system", "text",
-        "thinking", "tokens", "tool", "turn", "url", "use", "user", "web",
-    }
-)  # fmt: skip
+    listed(
+        "added, any, api, arguments, assistant, authentication, auto, bad, block, call, calls, cancelled, chat, chunk,"
+        "completed, completion, content, created, custom, default, delta, developer, done, end, ephemeral, error,"
+        "exceeded, failed, file, filter, found, function, image, in, incomplete, input, internal, invalid, item, json,"
+        "length, limit, list, max, message, model, none, not, object, output, overloaded, part, pause, permission,"
+        "ping, progress, queued, rate, reasoning, refusal, request, required, response, result, schema, search,"
+        "sequence, server, signature, start, stop, string, summary, system, text, thinking, tokens, tool, turn, url,"
+        "use, user, web"
+    )
+)
 """Of which the protocols' own values are made (`chat.completion`, `tool_use`)."""
 _WORD = re.compile(r"[a-z]+(?:[._-][a-z]+){0,7}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,63}")
@@ -109,17 +109,14 @@ class Strict:
     def arguments(self, value: Any) -> Any:
         """Arguments of a call, in the form they came: an object without its keys, or its text; what is no object stays
         none, so that a malformed call is seen to be one."""
-        if isinstance(value, str):
-            if not value:
-                return value
-            try:
-                inner = json.loads(value)
-            except (ValueError, RecursionError):
-                return self._placeholders.of("malformed", value)
-            if not isinstance(inner, dict):
-                return self._placeholders.of("malformed", value)
-            return json.dumps(self.arguments(inner))
-        return {"redacted": self._placeholders.of("arguments", _canonical(value))} if value else {}
+        if not value or not isinstance(value, str):
+            return {"redacted": self._placeholders.of("arguments", _canonical(value))} if value else value
+        try:
+            inner = json.loads(value)
+        except (ValueError, RecursionError):
+            inner = None
+        whole = isinstance(inner, dict)
+        return json.dumps(self.arguments(inner)) if whole else self._placeholders.of("malformed", value)
 
     def data(self, data: bytes, *, model: bool = True) -> bytes:
         """A body as structure, with the name of its model or without; nothing of one that is no JSON object."""
@@ -137,39 +134,22 @@ class Strict:
         """`record` with nothing of a stranger's but its bodies, which are not looked at. Token ids and log-probs go,
         and what was wrong is told without its words."""
         return msgspec.structs.replace(
-            record,
-            endpoint=_path(record.endpoint),
+            record, endpoint=_path(record.endpoint), response_id=self.inner_id(record.response_id),
             model=self.name(record.model) if record.status < 400 else self.text(record.model),
-            response_id=self.inner_id(record.response_id),
-            hints=self._hints(record.hints),
-            error=self.text(record.error),
-            prompt_ids=b"",
-            response_ids=b"",
-            logprobs=b"",
-            versions=(),
-            masked=(),
-        )
+            hints=self._without_ids(record.hints), error=self.text(record.error), prompt_ids=b"", response_ids=b"",
+            logprobs=b"", versions=(), masked=(),
+        )  # fmt: skip
 
     def feedback(self, feedback: Feedback) -> Feedback:
         """`feedback` without its words; its ids as the calls' are."""
-        return msgspec.structs.replace(
-            feedback,
-            text=self.text(feedback.text),
-            trajectory_id=self.outer_id(feedback.trajectory_id),
-            custom_id=self.outer_id(feedback.custom_id),
-            exchange_id=self.outer_id(feedback.exchange_id),
-            response_id=self.inner_id(feedback.response_id),
-        )
+        return msgspec.structs.replace(self._without_ids(feedback), text=self.text(feedback.text))
 
-    def _hints(self, hints: Hints) -> Hints:
-        return msgspec.structs.replace(
-            hints,
-            trajectory_id=self.outer_id(hints.trajectory_id),
-            agent=self.outer_id(hints.agent),
-            custom_id=self.outer_id(hints.custom_id),
-            conversation=self.outer_id(hints.conversation),
-            previous_response_id=self.inner_id(hints.previous_response_id),
-        )
+    def _without_ids(self, record: Record) -> Record:
+        """`record` with its ids as they may be kept."""
+        inner = ("response_id", "previous_response_id")
+        made = {name: self.outer_id(getattr(record, name)) for name in _OUTER_IDS if hasattr(record, name)}
+        made |= {name: self.inner_id(getattr(record, name)) for name in inner if hasattr(record, name)}
+        return msgspec.structs.replace(record, **made)
 
     def _kept(self, value: Any, key: str, depth: int) -> Any:
         if value is None or isinstance(value, bool):
@@ -183,27 +163,24 @@ class Strict:
         if isinstance(value, list):
             # Numbers in a list are ids of tokens, or vectors: both decode to text.
             return [self._kept(one, key, depth + 1) for one in value if isinstance(one, dict | list | str)]
-        if key == "metadata":
-            return {name: self.outer_id(value[name]) for name in _HINTS if isinstance(value.get(name), str)}
-        if key == "conversation":
-            return {"id": self.outer_id(value["id"])} if isinstance(value.get("id"), str) else {}
+        if key in _KEPT_IDS:
+            return {name: self.outer_id(value[name]) for name in _KEPT_IDS[key] if isinstance(value.get(name), str)}
         if key == "arguments":
             return self.arguments(value)
         if key in _SCHEMAS:
             told = self._placeholders.of("schema", _canonical(value))
             return {"type": "object", "properties": {}, "description": told}
-        kept: dict[str, Any] = {}
-        for name, part in value.items():
-            if name == "input" and isinstance(part, dict):
-                kept[name] = self.arguments(part)  # of a tool_use; a conversation is a list
-            elif name in _KNOWN or (depth == 0 and name in ("metadata", "conversation")):
-                kept[name] = self._kept(part, name, depth + 1)
-        return kept
+        return {
+            # `input` of a tool_use is an object; a conversation is a list.
+            name: self._kept(part, "arguments" if name == "input" and isinstance(part, dict) else name, depth + 1)
+            for name, part in value.items()
+            if name in _KNOWN or (depth == 0 and name in _KEPT_IDS)
+        }
 
     def _string(self, value: str, key: str) -> str:
         if key in _WORDED:
             words = _WORD.fullmatch(value) and _WORDS.issuperset(re.split(r"[._-]", value))
-            return value if words else self._placeholders.of("word", value) if value else value
+            return value if words or not value else self._placeholders.of("word", value)
         if key in _IDS:
             return self.inner_id(value)
         if key in _NAMES:
@@ -211,9 +188,6 @@ class Strict:
         if key == "conversation":
             return self.outer_id(value)
         return str(self.arguments(value)) if key == "arguments" else self.text(value)
-
-
-_HINTS = ("trajectory_id", "evolved_id")
 
 
 def _path(path: str) -> str:

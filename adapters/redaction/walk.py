@@ -9,7 +9,7 @@ everything, as a client may write its fields in another order than the engine di
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from adapters.redaction.finder import Edit, Finder, applied, is_worth_knowing
@@ -33,6 +33,8 @@ _CONVERSATION = ("messages", "input", "prompt")
 _TURNS = (*_CONVERSATION, "output", "choices")
 """Lists whose entries come one after the other; but choices do not see each other."""
 _TITLES = ("name", "key", "field", "label", "k", "type")
+_VALUES = frozenset(("value", "v", "val", "text", "content"))
+_MOST_COLUMNS = 64
 _SHORTEST = 3
 _SMALLEST_CARD = 10**12
 _LONG_NAME = 12
@@ -78,10 +80,17 @@ class Walk:
             self._fill(slot)
         return box[0]
 
-    def edits(self, text: str, name: str = "") -> list[Edit]:
-        """What to take out of `text`; what was found is known from now on."""
-        field = self.finder.field(name, text) if name else None
-        return self._took([field] if field else self.finder.edits(text, self.known))
+    def edits(self, value: str | int, name: str = "") -> list[Edit]:
+        """What to take out of a text, or of a number in a field; what was found is known from now on."""
+        field = self.finder.field(name, value)
+        edits = [field] if field else self.finder.edits(value, self.known) if isinstance(value, str) else []
+        for edit in edits:
+            self.finds[edit.kind] = self.finds.get(edit.kind, 0) + 1
+            self.taken[edit.value] = edit.placeholder
+            for found, kind in ((edit.value, edit.kind), *edit.inside):
+                if len(self.known) < _MOST_KNOWN and is_worth_knowing(found):
+                    self.known.setdefault(found, kind)
+        return edits
 
     def _unit(self, holder: Any, place: Any, name: str, free: bool) -> None:
         """What is found late in one message is taken out of its beginning too."""
@@ -94,17 +103,15 @@ class Walk:
     def _is_clean(self, body: Any) -> bool:
         texts: list[str] = []
         for _, _, value, name in self._slots([body], 0, "", False):
-            if type(value) is int:
-                if self.finder.number(name or "", value):
-                    return False
-            elif name and self.finder.field(name, value):
+            if self.finder.field(name or "", value):
                 return False
-            else:
+            if type(value) is str:
                 texts.append(value)
         return self.finder.clean(texts, self.known)
 
-    def _slots(self, holder: Any, place: Any, name: str, free: bool) -> Iterator[Slot]:
-        """The slots of `holder[place]`. `free`: no field of it is the protocol's. JSON in a string is read as JSON, and
+    def _slots(self, holder: Any, place: Any, name: str, free: bool, header: Sequence[str] = ()) -> Iterator[Slot]:
+        """The slots of `holder[place]`. `free`: no field of it is the protocol's. `header`: the columns of the lists in
+        it. JSON in a string is read as JSON, and
         written anew if something was taken out of it."""
         value = holder[place]
         kind = type(value)
@@ -121,50 +128,49 @@ class Walk:
                 holder[place] = json.dumps(box[0], ensure_ascii=False)
         elif kind is dict:
             title = self._title(value) if free else ""
+            header = next(filter(self._is_header, value.values()), []) if free else []
             for key in list(value):
                 part = value[key]
                 if part is None or part is True or part is False or _is_protocol(key, part, free):
                     continue
-                told = title if title and key in ("value", "v") else key
-                yield from self._slots(value, key, told, free or (key in _FREE and type(part) is dict))
+                told = title if title and key in _VALUES else key
+                inner = free or (key in _FREE and type(part) is dict)
+                yield from self._slots(value, key, told, inner, header)
                 if _tells(key, free):
                     yield value, key, key, None
         elif kind is list:
             title = value[0] if free and len(value) == 2 and type(value[0]) is str else ""
             told = title if title and self.finder.named(title) else name if free else ""
+            header = header or (value[0] if free and value and self._is_header(value[0]) else ())
             for at, part in enumerate(value):
-                if type(part) is not int or name or part >= _SMALLEST_CARD:
-                    yield from self._slots(value, at, told, free)
+                if header and type(part) is list and len(part) == len(header) and part is not header:
+                    for column, cell in enumerate(header):
+                        yield from self._slots(part, column, cell, True)
+                elif type(part) is not int or name or part >= _SMALLEST_CARD:
+                    option = value[at - 1] if free and at and type(value[at - 1]) is str else ""
+                    yield from self._slots(value, at, option[2:] if option.startswith("--") else told, free)
         elif kind is int and (value >= _SMALLEST_CARD or (name and value > 99)):
             yield holder, place, value, name
 
+    def _is_header(self, value: Any) -> bool:
+        """Whether it names the columns of a table, and one of the names tells."""
+        texts = type(value) is list and 1 < len(value) < _MOST_COLUMNS and all(type(one) is str for one in value)
+        return texts and any(map(self.finder.named, value))
+
     def _title(self, value: dict[str, Any]) -> str:
         """What says of `{"name": "password", "value": "..."}` what the value is, if it tells."""
-        if "value" not in value and "v" not in value:
+        if _VALUES.isdisjoint(value):
             return ""
         titles = (value.get(title) for title in _TITLES)
         return next((title for title in titles if isinstance(title, str) and self.finder.named(title)), "")
 
     def _fill(self, slot: Slot) -> None:
         holder, place, value, name = slot
-        if type(value) is int:
-            edit = self.finder.number(name or "", value)
-            edits = self._took([edit] if edit else [])
-        else:
-            edits = self.edits(value, name or "")
+        edits = self.edits(value, name or "")
         if edits and name is None:
             holder[applied(place, edits)] = holder.pop(place)
         elif edits:
             holder[place] = applied(str(value), edits)
-
-    def _took(self, edits: list[Edit]) -> list[Edit]:
-        for edit in edits:
-            self.finds[edit.kind] = self.finds.get(edit.kind, 0) + 1
-            self.taken[edit.value] = edit.placeholder
-            for value, kind in ((edit.value, edit.kind), *edit.inside):
-                if len(self.known) < _MOST_KNOWN and is_worth_knowing(value):
-                    self.known.setdefault(value, kind)
-        return edits
 
 
 def _units(box: list[Any]) -> Iterator[tuple[Any, Any, str, bool, bool]]:

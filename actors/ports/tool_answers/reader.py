@@ -58,6 +58,7 @@ _NOT_DONE = frozenset(
 )  # fmt: skip
 """Members by which a call says that it did not do what it was to do, if they are false and a reason stands beside."""
 _STATUS = ("cod", "status", "statuscode", "httpstatus", "httpstatuscode", "httpcode", "responsecode")
+_ENDED = ("result", "outcome")
 _CODES = ("errcode", "errno", "ret", "retcode", "resultcode")
 _WORDS = frozenset(
     {"error", "failed", "failure", "fail", "denied", "unauthorized", "unauthenticated", "forbidden", "timeout",
@@ -80,7 +81,7 @@ _COMPLAINT = frozenset({*_SAYS, "code", "type", "field", "path", "source", "para
 _PARTS = ("text", "output_text", "input_text")
 _WRAPPERS = (
     "content", "result", "output", "returnvalue", "toolresult", "structuredcontent", "response", "data", "text",
-    "value", "contents", "body", "stdout", "observation",
+    "value", "contents", "body", "stdout", "observation", "answer", "reply",
 )  # fmt: skip
 _BESIDE = frozenset(
     {"tooluseid", "toolcallid", "id", "status", "type", "meta", "iserror", "role", "name", "isfinal", "annotations"}
@@ -224,7 +225,7 @@ def _flags(members: Members) -> bool:
         if value is False or (why and value == 0) or (isinstance(value, str) and value.lower() == "false"):
             return True
     undone = any(members[key] is False for key in members.keys() & _NOT_DONE)
-    return (undone and why and len(members) <= 4) or members.get("response") == "False"
+    return undone and why and len(members) <= 4
 
 
 def _is_wrong(value: Any) -> bool:
@@ -239,26 +240,22 @@ def _is_wrong(value: Any) -> bool:
 
 def _status(members: Members) -> bool | None:
     """What status, code or type say; None if nothing."""
-    for key in _STATUS:
-        value = members.get(key)
-        number = _number(value)
-        if number is not None and (400 <= number < 600 or (number >= 400 and {"title", "type"} <= members.keys())):
-            return True
-        if isinstance(value, str) and _plain(value) in _WORDS:
-            return not ("id" in members and len(members) > 4)  # a thing that has a state of its own
-    if any(isinstance(said := members.get(key), str) and _plain(said) in _WORDS for key in ("result", "outcome")):
+    most = 1000 if {"title", "type"} <= members.keys() else 600
+    if any(400 <= (_number(members.get(key)) or 0) < most for key in _STATUS):
         return True
-    if any(_is_number(members.get(key)) and members[key] != 0 for key in _CODES):
+    bad = [key for key in (*_STATUS, *_ENDED) if isinstance(said := members.get(key), str) and _plain(said) in _WORDS]
+    if bad:  # but for a thing that has a state of its own
+        return bad[-1] in _ENDED or not ("id" in members and len(members) > 4)
+    if any(_is_number(members.get(key)) and members[key] for key in _CODES):
         return True
     code = members.get("code")
     told = next((members[key] for key in _SAYS[:4] if isinstance(members.get(key), str)), None)
     if isinstance(code, str) and _ERROR_NAME.search(code) and (told is not None or len(members) == 1):
         return True
     number = _number(code)
-    if number is None or number == 0 or 200 <= number < 300:
+    if not number or 200 <= number < 300:
         return None
-    bad = len(members) == 1 and 400 <= number < 600 if told is None else _plain(told) not in _GOOD
-    return bad or None
+    return (len(members) == 1 and 400 <= number < 600 if told is None else _plain(told) not in _GOOD) or None
 
 
 def _holds_data(members: Members) -> bool:
@@ -327,8 +324,6 @@ def _list(answer: list[Any], depth: int) -> bool:
     items = answer[:_ITEMS]
     if items and all(isinstance(part, Mapping) and part.get("type") in _PARTS for part in answer):
         return _failed("\n".join(str(part.get("text", "")) for part in items), depth)
-    if len(answer) == 2 and isinstance(answer[1], bool) and isinstance(answer[0], str | list):
-        return answer[1] or _failed(answer[0], depth + 1)
     return bool(items) and all(isinstance(item, Mapping) and _item(_members(item), depth) for item in items)
 
 

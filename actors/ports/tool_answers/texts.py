@@ -22,6 +22,8 @@ _MESSAGE = 700
 """Characters of a message: longer is data."""
 _SENTENCE = 260
 """Characters within which a word of failure speaks of the call and not of something that was found."""
+_ALONE = 120
+"""Characters of a sentence that says nothing but that something is not so."""
 _MESSAGE_LINES = 12
 _DENSE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 """Scripts that say in one character what takes others three."""
@@ -40,14 +42,17 @@ _ERROR_HEAD = re.compile(
 _VALIDATION = re.compile(r"\W{0,8}[1-9]\d{0,4} validation errors?\b")
 _NO_ERROR = re.compile(
     _MARKS + r"(?:\w{1,20} )?errors?\b\W{0,3}(?:0|none|null|no|nil)\b"
-    r"|[^\n]{0,100}\b(?:no|zero|0|without(?: any)?) (?:\w{1,20} )?(?:errors?|failures?|exceptions?)\b",
+    r"|[^\n]{0,100}\b(?:no|zero|0|without(?: any)?) (?:\w{1,20} )?(?:errors?|failures?|exceptions?)\b"
+    r"|[^\n]{0,100}\b(?:no hay|sin|keine?|aucune?|pas d['’]|nessun|sem|geen|ingen|inga|brak) "
+    r"(?:errores|error|fehler|erreurs?|errore|erros?|fouten|fel|feil|błędów)\b",
     re.IGNORECASE,
 )
-_HEADS = re.compile(_MARKS + f"(?:{'|'.join(phrases.HEADS)})", re.IGNORECASE)
-_PHRASES = re.compile(rf"(?<![-./_])\b(?:{'|'.join(phrases.PHRASES)})(?![-./_]\w)", re.IGNORECASE)
-_FOREIGN = re.compile("|".join(phrases.FOREIGN), re.IGNORECASE)
-_SUCCESS = re.compile(rf"(?<!un)(?<!not )(?<!not been )(?:{'|'.join(phrases.SUCCESS)})", re.IGNORECASE)
-_NOTHING = re.compile(_MARKS + f"(?:{'|'.join(phrases.FOUND_NOTHING)})", re.IGNORECASE)
+_HEADS = re.compile(_MARKS + f"(?:{phrases.HEADS})", re.IGNORECASE)
+_PHRASES = re.compile(rf"(?<![-./_])\b(?:{phrases.PHRASES})(?![-./_]\w)", re.IGNORECASE)
+_FOREIGN = re.compile(phrases.FOREIGN, re.IGNORECASE)
+_SUCCESS = re.compile(rf"(?<!un)(?<!not )(?<!not been )(?:{phrases.SUCCESS})", re.IGNORECASE)
+_NEGATED = re.compile(phrases.NEGATED, re.IGNORECASE)
+_NOTHING = re.compile(_MARKS + f"(?:{phrases.FOUND_NOTHING})", re.IGNORECASE)
 _LABEL = re.compile(
     r"((?:(?:Q|[A-Z][a-z]{2,20})(?= \(|:[^\n]{0,700}(?:[.;!?]\s|\n))|[A-Z]\S{0,30} [^\n:\"'`{}()\[\]]{1,50})"
     r"(?: \([^)\n]{1,60}\))?):\s"
@@ -64,23 +69,37 @@ _NAMES = re.compile(
     r"OUT_OF_RANGE|UNIMPLEMENTED|UNAUTHENTICATED|UNAUTHORIZED)\b"
 )
 """Names of errors in capitals: errno, Redis, Chrome, Node, the codes of gRPC and what is formed like them."""
+_IF = re.compile(
+    r"\b(?:if|in case|unless|whenever|wenn|falls|when (?:this|it|you|the))\b[^.,;:!?\n]*",
+    re.IGNORECASE,
+)
+"""What would be a failure if it happened."""
+_ENTRY = re.compile(r"\s{0,8}(?:\d{1,6}[.):]? |[-*•] )\s{0,8}\S")
 _CELLS = re.compile(r"[,;\t](?! )| \| |(?<=\S) {2,}(?=\S)")
 _WORKED = re.compile(
     _MARKS + r"(?:(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|"
+    r"booked|refunded|paid|"
     r"typed|navigated|opened|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)|results?)\b)",
     re.IGNORECASE,
 )
-_CODE = r"(?:if|for|while|return|throw|raise|except|const|let|var)\b[^\n]{0,200}[;:{,]$"
+_CODE = (
+    r"(?:(?:if|for|while|return|throw|raise|except|const|let|var|with|try|else|elif|\} catch)\b[^\n]{0,200}[;:{,(]$"
+    r"|(?:raise|throw new) [\w.]{1,60}\(|\w{1,40} = |def \w|[)}\]]{1,3}[;,]?$)"
+)
 _LAID_OUT = re.compile(
     rf"^\s{{0,8}}(?:{_CODE}|"
     r"#|//|/\*|```|\||[-*] |\d+[:.] |class |def |func |function |import |from \w+ import|export |public |"
-    r"(?:fix|feat|chore|docs|refactor|test|build|ci|perf|style)(?:\([\w-]{1,40}\))?!?: |[0-9a-f]{7,40} |"
+    r"(?:fix|feat|chore|docs|refactor|test|build|ci|perf|style)(?:\([\w-]{1,40}\))?!?: |"
+    r"(?:commit )?[0-9a-f]{7,40}(?: |$)|"
+    r"[A-Z]{2,10}-\d{1,6} |--- |(?:Re|Fwd|Subject|From): |"
     r"\[File: |diff --git|@@ |<\w|\S{1,200}:\d+[:-])"
 )
 """The first line of source, Markdown, a diff, a table, a history, or what grep prints."""
-_STAMP = re.compile(r"\s{0,8}\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?\d\d:\d\d(?::\d\d)?\b")
+_STAMP = re.compile(
+    r"\s{0,8}(?:\[[A-Z]{4,8}\] )?\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?\d\d:\d\d(?::\d\d)?\b"
+)
 """The time at the beginning of a line of a log."""
-_BLOCKS = re.compile(rf"\s{{0,8}}(?:```|\"\"\"|#{{1,6}} \w|try:|\|.*\|$|{_CODE}|[-=+| ]{{4,}}$)")
+_BLOCKS = re.compile(rf"\s{{0,40}}(?:```|\"\"\"|#{{1,6}} \w|try:|\|.*\|$|{_CODE}|[-=+| ]{{4,}}$)")
 """Lines of source and tables: no message of several lines has one."""
 
 _EXIT = re.compile(
@@ -109,7 +128,9 @@ _TRACEBACK = re.compile(r"^\W{0,8}Traceback \(most recent call last\)", re.MULTI
 _EXCEPTION = re.compile(
     r"^\s{0,4}(?:\[?\w{1,20}\]? ){0,3}?(?:[\w$]{1,60}[.:/]{1,2}){0,12}"
     r"\w{0,60}(?:Error|Exception|Fault|Panic|Interrupt)\b(?:\s{0,2}[:(]|\s{0,4}$)"
-    r"|^[A-Z]\w{0,60}[a-z](?:NotFound|DoesNotExist|Refused|Denied|Timeout|Violation|Failure|Failed|Expired)\s{0,2}[:(]"
+    r"|[^\n]{1,250} \(\w{1,60}(?:Error|Exception)\)$"
+    r"|^(?:Stop(?:Async)?Iteration|KeyboardInterrupt|SystemExit)\b"
+    r"|^(?:[\w$]{1,60}\.){0,8}[A-Z]\w{0,60}[a-z](?:NotFound|DoesNotExist|Refused|Denied|Timeout|Violation|Failure|Failed|Expired)\s{0,2}[:(]"
 )
 _FRAME = re.compile(
     r"^[ \t]{0,8}(?:at [^\n]{2,200}[(:]\S{0,200}|File \"[^\"\n]{1,300}\", line \d+|#\d{1,3}[ \t]+\S[^\n]{0,300}[(:]"
@@ -170,7 +191,9 @@ def _message(text: str, lines: list[str]) -> bool:
         return True
     if len(text) > _MESSAGE or len(lines) > _MESSAGE_LINES or (len(lines) > 1 and any(map(_BLOCKS.match, lines))):
         return False
-    plain = _QUOTED.sub("_", text)[:_MESSAGE]
+    if len(lines) > 2 and all(map(_ENTRY.match, lines[1:])):
+        text = first  # what a list of things is introduced by
+    plain = _IF.sub("", _QUOTED.sub("_", text))[:_MESSAGE]
     if _WORKED.match(plain) or _SUCCESS.search(plain):
         return False
     label = _LABEL.match(text)
@@ -178,6 +201,8 @@ def _message(text: str, lines: list[str]) -> bool:
         return False
     beginning = plain[:_SENTENCE]
     if _HEADS.match(plain) or _NAMES.search(beginning) or _PHRASES.search(beginning) or _HTTP_WITHIN.search(beginning):
+        return True
+    if len(lines) == 1 and len(plain) <= _ALONE and _NEGATED.search(plain):
         return True
     sentence = _SENTENCE if plain.isascii() or not _DENSE.search(plain) else _DENSE_SENTENCE
     return len(plain) <= sentence and bool(_FOREIGN.search(plain))
@@ -190,14 +215,15 @@ def _table(lines: list[str]) -> bool:
     first = lines[:_MESSAGE_LINES]
     cells = [len(_CELLS.findall(line.strip())) for line in first]
     rows = all(cells) and (len(set(cells)) == 1 or (len(first) > 2 and cells[0] > 1))
-    labels = {found[1] for found in map(_FIELD.match, first) if found}
-    return rows or (2 < len(first) == len(labels) and not any(map(_ERROR_HEAD.match, first)))
+    fields = sum(map(bool, map(_FIELD.match, first[-len(first) + 1 :])))
+    return rows or (2 < len(first) == fields + 1 and not any(map(_ERROR_HEAD.match, first)))
 
 
 def _broken(lines: list[str], tail: str) -> bool:
     """Whether a program printed it when it broke off."""
     near = lines[:_NEAR]
-    if any(_EXCEPTION.match(line[:300]) or _TRACEBACK.match(line[:200]) for line in near[:3]):
+    said = [line[:300] for line in near[:3] if not _BLOCKS.match(line)]
+    if any(_EXCEPTION.match(line) or _TRACEBACK.match(line) for line in said):
         return True
     stack = "\n".join(line[:400] for line in near)
     if len(_FRAME.findall(stack)) >= _FRAMES or _BROKE_OFF.search(stack) or _BROKE_OFF.search(tail[-_TAIL:]):

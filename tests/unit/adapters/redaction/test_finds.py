@@ -55,7 +55,20 @@ TAKEN_OUT = [
     ("RUT del cliente: 20.300.987-9", "20.300.987-9"),
     ("TC kimlik no 85439031610", "85439031610"),
     ("my SA ID number is 5702128967086", "5702128967086"),
+    ("They gave me sesame88Open as the new password.", "sesame88Open"),
+    ("- name: DB_PASSWORD\n  value: k8sS3cret9", "k8sS3cret9"),
+    ("**Password:** `b0ldTick`", "b0ldTick"),
+    ("passwords: ['l1stAB', 'x']", "l1stAB"),
+    ("Q: What is your password? A: qandA55", "qandA55"),
+    ("credentials -> jenkins:b9Q2wPz8", "b9Q2wPz8"),
+    ("Temporary password\n\n   qu1etStorm#5", "qu1etStorm#5"),
+    ("Cookie: theme=dark; sessionid=38afes7a8; lang=en", "38afes7a8"),
+    ('password="esc\\"aped9"', "aped9"),
     # By the name of a field.
+    ('{"columns": ["user", "password"], "rows": [["amy", "amyPw77"]]}', "amyPw77"),
+    ('[["user", "password"], ["amy", "amyPw77"]]', "amyPw77"),
+    ('{"args": ["--user", "bob", "--password", "tr33h0use"]}', "tr33h0use"),
+    ('{"key": "db_password", "val": "v4lOfKey"}', "v4lOfKey"),
     ('{"fields": [{"name": "password", "value": "Haus!Baum9"}]}', "Haus!Baum9"),
     ('{"pin": 4821}', "4821"),
     ('{"tax_id": 67797759111}', "67797759111"),
@@ -75,6 +88,7 @@ STAYS = [
     "The answer is 42 and the PIN pad has 12 keys.",
     "commit 3f786850e387550fdab836ed7e6dc881de23001b",
     "identified by 'nobody'", "f('token', 'string')", "WIFI:T:nopass;S:Guest;;", "session=short",
+    "password=xxxxxxxx", "with open(a, encoding='utf-8') as token:", "password: //intra",
     "an id number of 12", "RUT del cliente", "pass the salt e pepper 12",
 ]  # fmt: skip
 

@@ -45,6 +45,15 @@ FAILED = [
     "Không tìm thấy đơn hàng",
     "الطلب غير موجود",
     "User has no permissions",
+    "Unfortunately that seat is gone.",
+    "We don't ship to islands.",
+    "Leider ausverkauft.",
+    "Nous n'acceptons plus de réservations.",
+    "You need to be an administrator to do that.",
+    "StopIteration",
+    "psycopg2.errors.UniqueViolation: duplicate key value",
+    "undefined method `price' for nil:NilClass (NoMethodError)",
+    '{"answer": "Sorry, I could not find that order."}',
 ]
 """Of each form that the labelled answers lack, one."""
 OK = [
@@ -64,8 +73,15 @@ OK = [
     '{"succeeded": [1, 2], "failed": [{"id": 3, "error": "gone"}]}',
     '{"error": null}\n{"error": "no order"}',
     '{"rows": [1, 2, 3',
+    "Contact us if you cannot log in.",
+    "The patient denied chest pain.",
+    "No hay errores.",
+    "3 reviews:\n1. It broke, refund denied.\n2. Could not be happier.",
+    "Chat 8 (closed)\nUser: it says access denied\nAgent: try again",
+    "    raise ValueError(\n        'no such file'\n    )\n\n    return path",
+    "[ERROR] 09:14 import: row 4 failed\n[INFO] 09:15 import: done",
 ]  # fmt: skip
-WRONG = {"build": 6, "unseen": 4, "later": 3, "strange": 20, "blind": 20}
+WRONG = {"build": 6, "unseen": 4, "later": 3, "strange": 9, "blind": 4}
 
 
 def test_of_the_labelled_answers_no_more_are_told_wrong_than_ever() -> None:
