@@ -20,7 +20,7 @@ from actors.store import runs
 from actors.store.agents import LEARNED
 from actors.store.columns import among
 from actors.store.records import Joined
-from actors.store.tables import Reports, Runs, Uses
+from actors.store.tables import IN_AN_ORDER, Reports, Runs, Uses
 
 R = TypeVar("R", bound=Attributed | Trajectory)
 CORRECTIONS = 3
@@ -154,7 +154,8 @@ def answered(connection: Connection, candidate: Candidate) -> None:
     by_reason: dict[str, list[str]] = {}
     for key, why in candidate.no_gradient.items():
         by_reason.setdefault(why, []).append(key)
-    open_ones = update(Runs).where(Runs.batch_id.in_(candidate.batch_ids), Runs.came.in_(("", GIVEN_UP, _FAILED)))
+    theirs = IN_AN_ORDER, Runs.batch_id.in_(candidate.batch_ids)
+    open_ones = update(Runs).where(*theirs, Runs.came.in_(("", GIVEN_UP, _FAILED)))
     for why, keys in by_reason.items():
         connection.execute(open_ones.where(among(Runs.id, keys)).values(came=why))
     connection.execute(open_ones.values(came=LEARNED if candidate.answer == "trained" else candidate.answer))

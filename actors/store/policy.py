@@ -9,6 +9,7 @@ from actors.messages import BatchOrder, Candidate, Directive, Message, Serving, 
 from actors.store.outcomes import GIVEN_UP
 from actors.store.runs import bodies
 from actors.store.tables import (
+    IN_AN_ORDER,
     Batches,
     CandidateBatches,
     Candidates,
@@ -52,7 +53,7 @@ def outstanding(connection: Connection) -> BatchOrder | None:
     if order is None:
         return None
     answered = select(CandidateBatches.batch_id).where(CandidateBatches.batch_id == order.id)
-    given_up = select(Runs.id).where(Runs.batch_id == order.id, Runs.came == GIVEN_UP)
+    given_up = select(Runs.id).where(IN_AN_ORDER, Runs.batch_id == order.id, Runs.came == GIVEN_UP)
     return None if any(connection.scalar(one.limit(1)) for one in (answered, given_up)) else order
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, delete, exists, func, select, 
 from actors.store import outcomes
 from actors.store.lessons import experiences
 from actors.store.tables import (
+    IN_AN_ORDER,
     Batches,
     Calls,
     CandidateBatches,
@@ -55,7 +56,7 @@ def protected(connection: Connection) -> set[str]:
     lessons = [lesson for lesson in experiences(connection) if lesson.state in ("candidate", "active")]
     played = select(TaskSources.source).join(Tasks, Tasks.id == TaskSources.task_id).where(Tasks.state != "retired")
     open_orders = select(Batches.id).where(_no_version)
-    training = select(Runs.id).where(Runs.batch_id.in_(open_orders))
+    training = select(Runs.id).where(IN_AN_ORDER, Runs.batch_id.in_(open_orders))
     return {
         *(source for lesson in lessons for source in lesson.sources),
         *connection.scalars(played), *connection.scalars(training),

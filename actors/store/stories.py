@@ -15,6 +15,7 @@ from actors.store.columns import among
 from actors.store.policy import LOADED
 from actors.store.runs import bodies
 from actors.store.tables import (
+    IN_AN_ORDER,
     Batches,
     CandidateBatches,
     Candidates,
@@ -198,7 +199,7 @@ def _line(connection: Connection, item: Version) -> tuple[int, ...]:
 
 def _order(connection: Connection, key: str) -> Order:
     kind = Runs.tenant, Runs.source
-    held = select(*kind, func.count().label("trajectories")).where(Runs.batch_id == key)
+    held = select(*kind, func.count().label("trajectories")).where(IN_AN_ORDER, Runs.batch_id == key)
     sources = tuple(dict(one._mapping) for one in connection.execute(held.group_by(*kind).order_by(*kind)))
     order = next(iter(bodies(connection, select(Batches.body).where(Batches.id == key), BatchOrder)), None)
     return Order(

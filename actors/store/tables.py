@@ -150,6 +150,10 @@ class Runs(Record, named="trajectories"):
     )
 
 
+IN_AN_ORDER = Runs.batch_id != ""
+"""In the words of its index: SQLite takes an order's id for no reason to use it, and would read every run."""
+
+
 class Uses(Base):
     """A revision of a run's outcome that an actor has taken in: it does so once, whichever record tells of it first."""
 

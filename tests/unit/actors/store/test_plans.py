@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from actors.messages import Feedback, Step, Trajectory
-from actors.store import Store, runs
+from actors.messages import BatchOrder, Feedback, Step, Trajectory
+from actors.store import Store, outcomes, policy, runs
 from actors.store.agents import agents
 from actors.store.browsing import Wanted, browse
 from actors.store.engine import open_engine
 from actors.store.erasing import Selector, find
 from actors.store.outcomes import newest_late
-from actors.store.retention import due
-from actors.store.stories import history, numbers, why
+from actors.store.retention import due, protected
+from actors.store.stories import history, numbers, order_of, why
 from actors.store.waiting import claimed, place
+from tests.support.credited import candidate
 
 pytestmark = pytest.mark.anyio
 RUN = Trajectory(id="r", steps=(Step(exchange_id="x", response_id="y"),), source="production", started=0.0, ended=1.0)
@@ -36,6 +37,14 @@ ASKED: dict[str, Callable[[Connection], object]] = {
         due(c, kind, 5.0, 9) for kind in ("trajectories", "feedback", "exchanges", "batches")
     ],
     "what is to be forgotten": lambda c: find(c, Selector(caller="k")),
+    "an answer of the learner": lambda c: outcomes.answered(
+        c, candidate(1, id="c1", parent=0, batch_ids=("b",), no_gradient={"r": "no_contrast"})
+    ),
+    "whether an order is out": policy.outstanding,
+    "what must stay": protected,
+    "runs of an order": lambda c: order_of(c, "b"),
+    "late outcomes of some": lambda c: runs.reported(c, ["r"]),
+    "failed calls": lambda c: runs.failed_calls(c, 5.0),
     "page of a source": lambda c: browse(c, Wanted(source="production", outcome="failure", version=3)),
 }
 BODIES = ("exchanges", "trajectories", "feedback", "batches", "verdicts")
@@ -46,6 +55,7 @@ async def engine(tmp_path: Path) -> Iterator[Engine]:
     url = f"sqlite:///{tmp_path}/s.db"
     store = Store(url, clock=lambda: 0.0)
     await store.open()
+    await store.save([BatchOrder(id="b", path="p", sha256="d", size=1, trajectories=("r",), created=1.0)])
     await store.aclose()
     engine = open_engine(url)
     yield engine
