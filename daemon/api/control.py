@@ -45,11 +45,11 @@ from daemon.api.health import Health
 from daemon.api.openapi import document
 from daemon.api.orders import Order, Orders
 from daemon.api.request_parsing import read_body, who
-from daemon.api.scopes import allowed, how_to
+from daemon.api.scopes import allowed
 from daemon.dashboard import Dashboard
 from daemon.errors import OrderRefused
 from daemon.figures import Figures
-from daemon.tap.keys import KeyRing
+from daemon.tap.keys import KeyRing, how_to
 
 _MOST = 100_000
 """Outcomes that are read for one answer."""

@@ -70,8 +70,3 @@ def needed(routes: Sequence[BaseRoute], connection: Connection) -> tuple[Scope, 
 def allowed(held: Scope, wanted: Sequence[Scope]) -> bool:
     """Whether a key of scope `held` opens what any of `wanted` opens."""
     return any(opens(held, scope) for scope in wanted)
-
-
-def how_to(scope: Scope) -> str:
-    """The command that makes a key of `scope`."""
-    return f"evolved keys add --scope {scope} --tenant NAME"

@@ -18,6 +18,7 @@ from daemon.api.scopes import NEEDED, allowed
 from daemon.api.tasks import TaskApi
 from daemon.errors import ConfigError
 from daemon.figures import Figures
+from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import OPERATORS, KeyRing, Scope, add_key, revoke_key
 from tests.support.experience import Desk, lesson
 from tests.support.fakes import Clock
@@ -195,5 +196,5 @@ def test_it_listens_to_others_only_with_an_admin_key_and_over_an_encrypted_way(p
     assert admin_keys(path, "0.0.0.0") is not None
     with pytest.raises(ConfigError, match=r"control\.listen '0\.0\.0\.0'.*control\.tls_cert.*behind_proxy"):
         admin_keys(path, "0.0.0.0", protected=False)
-    with pytest.raises(ConfigError, match=r"keys.*evolved keys add"):
+    with pytest.raises(KeysUnusable, match=r"keys.*evolved keys add"):
         admin_keys(path.with_name("none"), "127.0.0.1")
