@@ -160,12 +160,14 @@ class AgentConnection(asyncio.Protocol):
         self.served = True
         self._answered(go_on)
 
-    def reply(self, data: bytes) -> None:
-        """The whole answer to the request, from ourselves; too late if the agent has left or was told otherwise."""
-        if self._state == "ANSWERING" and not self._transport.is_closing():
-            self._transport.write(data)
-            self.served = True
-            self._answered(True)
+    def reply(self, data: bytes) -> bool:
+        """The whole answer to the request, from ourselves; False if the agent has left or was told otherwise."""
+        if self._state != "ANSWERING" or self._transport.is_closing():
+            return False
+        self._transport.write(data)
+        self.served = True
+        self._answered(True)
+        return True
 
     # Its own life.
 
@@ -174,6 +176,7 @@ class AgentConnection(asyncio.Protocol):
         if self._call is not None:
             self._call.late(self.phase)
         elif self._state == "ANSWERING":
+            self._counts.requests["refused", 503] += 1
             self._refuse(Refused(503, "spool_unavailable", "it cannot be written down now; send it again later"))
         elif self._parser.waits:
             self._counts.requests["refused", 503] += 1
