@@ -27,13 +27,14 @@ KEEP_ALIVE_SECONDS = 300.0
 """How long an idle connection is kept."""
 _BYTES_A_SECOND = 65_536
 _EARLY = 65_536
-"""Bytes that are read while a request is being answered; more of them wait in the socket."""
+"""Bytes that are read while a request is being answered, as far as the budget for bodies has room; more of them wait in
+the socket."""
 _FIRST_SECONDS = 1.0
 """While draining, for the first request of a connection that is open already."""
 _LINGER_SECONDS = 2.0
 _KEPT_SECONDS = 5.0
 """An agent's next request often follows its last answer: for so long its connection is not closed to make room."""
-_WRITE_BUFFER = 262_144
+_WRITE_BUFFER = 65_536
 """Bytes that wait for an agent before its engine is slowed down."""
 
 log = structlog.get_logger(__name__)
@@ -109,6 +110,9 @@ class AgentConnection(asyncio.Protocol):
         if self._state == "ENDING" or self._refusal is not None:
             return
         if self._state == "ANSWERING" or self._full or self._early or self._parser.requests:
+            if not self._parser.budget.take(len(data)):
+                self._refusal = no_room()
+                return
             self._early += data
             if len(self._early) > _EARLY:
                 self._transport.pause_reading()
@@ -229,7 +233,7 @@ class AgentConnection(asyncio.Protocol):
             return
         parser = self._parser
         if self._early and not parser.requests and self._refusal is None:
-            data, self._early = self._early, b""
+            data = self._take_early()
             self._transport.resume_reading()
             self._feed(data)
         if parser.requests:
@@ -308,8 +312,14 @@ class AgentConnection(asyncio.Protocol):
         self._transport.write(refusal_bytes(refusal, close=True))
         self._linger()
 
+    def _take_early(self) -> bytes:
+        data, self._early = self._early, b""
+        self._parser.budget.give(len(data))
+        return data
+
     def _end(self) -> None:
-        self._state, self._early, self._call = "ENDING", b"", None
+        self._state, self._call = "ENDING", None
+        self._take_early()
         self._parser.release()
         request, self._request = self._request, None
         if request is not None:
