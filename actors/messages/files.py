@@ -46,11 +46,12 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o666, sync: Sync = "
         file.write(content)
 
 
-def lock(path: Path) -> int:
-    """The open file `path`, locked until it is closed or its process is dead; BlockingIOError: somebody else has it."""
+def lock(path: Path, *, shared: bool = False) -> int:
+    """The open file `path`, locked until it is closed or its process is dead, alone or with others that want it
+    `shared`; BlockingIOError: somebody has it who excludes us."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         raise
