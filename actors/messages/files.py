@@ -58,6 +58,18 @@ def lock(path: Path, *, shared: bool = False) -> int:
     return descriptor
 
 
+@contextlib.contextmanager
+def alone_with(path: Path) -> Generator[None]:
+    """Hold a lock on the directory of `path`, which is made if need be, after those who asked for it before."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def fsync(path: Path) -> None:
     """Make a file or a directory durable."""
     descriptor = os.open(path, os.O_RDONLY)

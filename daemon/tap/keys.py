@@ -11,7 +11,6 @@ does not exist costs the same, and gets the same answer.
 import base64
 import binascii
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import ipaddress
@@ -24,7 +23,7 @@ from typing import Literal
 import msgspec
 import structlog
 
-from actors.messages.files import writing_whole
+from actors.messages.files import alone_with, writing_whole
 from daemon.tap.errors import KeysUnusable, Refused
 from daemon.tap.key_form import PREFIX, Scope
 
@@ -240,24 +239,18 @@ def _read(path: Path) -> tuple[tuple[Key, ...], tuple[int, int, int]]:
 @contextlib.contextmanager
 def _changing(path: Path) -> Iterator[list[Key]]:
     """The keys, to be changed; the file is replaced as a whole at the end, if anything did. One at a time."""
+    new = not path.parent.exists()
     try:
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _give(path.parent, path.parent.parent.stat())
-        directory = os.open(path.parent, os.O_RDONLY)
+        with alone_with(path):
+            if new:
+                _give(path.parent, path.parent.parent.stat())
+            before = read_keys(path) if path.exists() else ()
+            keys = list(before)
+            yield keys
+            if tuple(keys) != before:
+                _replace(path, _File(keys=tuple(keys)))
     except OSError as error:
         raise KeysUnusable(f"{path}: {error.strerror}; give another file, or run as its owner") from error
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX)
-        before = read_keys(path) if path.exists() else ()
-        keys = list(before)
-        yield keys
-        if tuple(keys) != before:
-            _replace(path, _File(keys=tuple(keys)))
-    except OSError as error:
-        raise KeysUnusable(f"{path}: {error.strerror}; give another file, or run as its owner") from error
-    finally:
-        os.close(directory)
 
 
 def _replace(path: Path, content: _File) -> None:
