@@ -23,7 +23,7 @@ from daemon.api.scopes import needed
 from daemon.errors import ConfigError
 from daemon.figures import counter
 from daemon.tap.errors import Refused
-from daemon.tap.keys import Key, KeyRing, is_loopback
+from daemon.tap.keys import Key, KeyRing, check_host, is_loopback
 
 _SAFE = frozenset({"GET", "HEAD"})
 _REASON = {"missing_key": "no_key", "invalid_key": "wrong_key", "wrong_scope": "scope"}
@@ -117,18 +117,12 @@ def admin_keys(
         protected: the way to it is encrypted.
 
     Raises:
-        KeysUnusable: the file at `path`.
-        ConfigError: a host that others can reach without a key being there, or over a way that others can read.
+        KeysUnusable: the file at `path`, or others can reach the host and there is no operator's key.
+        ConfigError: they can, over a way that others can read.
     """
     keys = None if path is None else KeyRing(path, clock=clock)
-    if is_loopback(host):
-        return keys
-    if keys is None or not keys.guarded:
-        raise ConfigError(
-            f"control.listen {host!r}: others can reach it and it has no admin key; make one with `evolved keys add "
-            "--scope admin --tenant NAME`, or listen on 127.0.0.1"
-        )
-    if not protected:
+    check_host("control.listen", host, keys)
+    if not protected and not is_loopback(host):
         raise ConfigError(
             f"control.listen {host!r}: keys would cross the network in plain text; set control.tls_cert and "
             "control.tls_key, or control.behind_proxy = true if something in front of it speaks TLS, or listen on "

@@ -15,7 +15,7 @@ import msgspec
 
 from daemon.tap.conversation import opted_out, sampled
 from daemon.tap.errors import InvalidTapSettings, Refused
-from daemon.tap.keys import KeyRing, is_loopback, presented
+from daemon.tap.keys import KeyRing, presented
 from daemon.tap.paths import FEEDBACK, HEALTH
 from daemon.tap.request import Head, Request
 
@@ -63,7 +63,7 @@ class Admission:
             )
         self._require, self._sampling = settings.require_key, settings.sampling
         self._keeps_all = set(settings.sampling.values()) == {1.0}
-        self._ring = KeyRing(Path(settings.keys_file), clock=clock) if settings.keys_file else None
+        self.ring = KeyRing(Path(settings.keys_file), clock=clock) if settings.keys_file else None
         self._plain = Visitor("default")
 
     def admit(self, request: Request) -> Visitor:
@@ -74,7 +74,7 @@ class Admission:
             head.quiet = _TOLD.isdisjoint(told) and not _shown_as_authorization(head) and not from_a_page(head)
         # From behind because that is twice as fast, and a body is mostly history.
         marked = request.body.rfind(_MARK) >= 0
-        if head.quiet and not marked and self._keeps_all and self._ring is None:
+        if head.quiet and not marked and self._keeps_all and self.ring is None:
             return self._plain
         tenant, caller = self.check(head)
         why_not = ""
@@ -91,10 +91,10 @@ class Admission:
         """Tenant, and id of the key, that a request with this head comes from: all that can be told before its body."""
         told = head.named
         tenant = told.get(_TENANT, b"").decode("utf-8", "replace").strip()[:_NAMED]
-        if self._ring is None:
+        if self.ring is None:
             return tenant or "default", ""
         try:
-            key = self._ring.check(told, "agent")
+            key = self.ring.check(told, "agent")
         except Refused as refusal:
             # Probes of a load balancer have no key, and learn nothing but that the engine lives.
             if refusal.code != "missing_key" or (self._require and head.path != HEALTH):
@@ -106,7 +106,7 @@ class Admission:
 
     def admit_admin(self, head: Head) -> None:
         """Let a request pass whose key opens `read`; while there is no operator's key, anybody's but a web page's."""
-        ring = self._ring
+        ring = self.ring
         if ring is None or not ring.guarded:
             # Who points a name of theirs at this machine (DNS rebinding) makes a page's requests look like our own.
             if from_a_page(head) or not is_this_machine(head.named.get(b"host", b"")):
@@ -117,18 +117,10 @@ class Admission:
             return
         ring.check(head.named, "read")
 
-    def check_admin_host(self, setting: str, host: str) -> None:
-        """Refuse to stand open to the network without an admin key; `setting` is where `host` is from."""
-        if not is_loopback(host) and (self._ring is None or not self._ring.guarded):
-            raise InvalidTapSettings(
-                f"{setting} {host!r}: others can reach it and it has no admin key; make one with `evolved keys add "
-                "--scope admin`, or listen on 127.0.0.1"
-            )
-
     def reload(self) -> None:
         """Take over a changed key file. Costs one stat if it has not changed: once a second is right."""
-        if self._ring is not None:
-            self._ring.refresh()
+        if self.ring is not None:
+            self.ring.refresh()
 
 
 def _shown_as_authorization(head: Head) -> bool:

@@ -60,13 +60,12 @@ class AgentConnection(asyncio.Protocol):
         counts: Counts,
         *,
         max_connections: int,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`answer` answers a request by `reply`, at once or later, or gives the call that will, or refuses. `agents`
         are all open connections, this one among them for as long as it is open.
         """
         self._answer, self._parser, self._agents, self._counts = answer, parser, agents, counts
-        self._max_connections, self._clock = max_connections, clock
+        self._max_connections = max_connections
         self._transport: asyncio.Transport
         self._state: Literal["ASKING", "ANSWERING", "ENDING"] = "ASKING"
         self._request: Request | None = None
@@ -85,7 +84,7 @@ class AgentConnection(asyncio.Protocol):
         """What is waited for until `due`."""
         self.served = False
         """It was answered something, and not by a refusal."""
-        self.since = clock()
+        self.since = time.monotonic()
         """When it began to wait for its agent."""
         self._began = self.since
         """When the request began that is being read."""
@@ -157,7 +156,7 @@ class AgentConnection(asyncio.Protocol):
         self._transport.write(data)
 
     def within(self, seconds: float, phase: str) -> None:
-        self.due, self.phase = self._clock() + seconds, phase
+        self.due, self.phase = time.monotonic() + seconds, phase
 
     def call_ended(self, go_on: bool) -> None:
         self._call = None
@@ -208,7 +207,7 @@ class AgentConnection(asyncio.Protocol):
         except Refused as refusal:
             self._refusal = refusal
         if fresh and parser.partial:
-            self._began = self._clock()
+            self._began = time.monotonic()
         self._await_request()
         if parser.waits:
             self._transport.pause_reading()
@@ -274,7 +273,7 @@ class AgentConnection(asyncio.Protocol):
             self._linger()
             return
         self._state = "ASKING"
-        self.since = self._began = self._clock()
+        self.since = self._began = time.monotonic()
         self._await_request()
         self._say_go_on()
         if self._parser.requests or self._early or self._refusal is not None or self.closing:
@@ -306,7 +305,7 @@ class AgentConnection(asyncio.Protocol):
         """Whether nothing is being answered or taken in for it, and it was not answered a moment ago."""
         if self._state == "ANSWERING" or self._parser.requests or self._parser.in_body:
             return False
-        return not self.served or self._clock() - self.since > _KEPT_SECONDS
+        return not self.served or time.monotonic() - self.since > _KEPT_SECONDS
 
     def _refuse(self, refusal: Refused) -> None:
         self._transport.write(refusal_bytes(refusal, close=True))

@@ -18,6 +18,8 @@ from daemon.tap.head_cache import HeadCache
 from daemon.tap.paths import cut_names
 from daemon.tap.request import Head, Request
 
+MAX_HEADER_BYTES = 65_536
+"""Of a request: what nginx and vLLM's server take at most."""
 _SLACK = 65_536
 _UNASKED = 16_384
 """So much of a body is taken in before it is asked whether its sender may come in: a refusal of a small request leaves
@@ -33,7 +35,6 @@ class RequestParser:
     def __init__(
         self,
         *,
-        max_header_bytes: int,
         max_body_bytes: int,
         clock: Callable[[], float],
         admit: Callable[[Head], object] = lambda head: None,
@@ -41,8 +42,7 @@ class RequestParser:
     ) -> None:
         """`admit` refuses a body by its head; `budget` is what all connections hold together."""
         self._admit, self.budget = admit, budget or BodyBudget()
-        self._max_head, self._max_body = max_header_bytes, max_body_bytes
-        self._clock = clock
+        self._max_body, self._clock = max_body_bytes, clock
         self._parser = httptools.HttpRequestParser(self)
         self.requests: deque[Request] = deque()
         self.partial = False
@@ -124,7 +124,7 @@ class RequestParser:
             return
         lower = name.lower()
         self._head_bytes += len(name) + len(value)
-        if self._head_bytes > self._max_head or len(self._headers) >= _MOST_HEADERS:
+        if self._head_bytes > MAX_HEADER_BYTES or len(self._headers) >= _MOST_HEADERS:
             self._refuse_head()
         if lower in _FRAMING:
             self._frame(lower, value)
@@ -246,21 +246,21 @@ class RequestParser:
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > self._max_head:
+        if self._head_bytes > MAX_HEADER_BYTES:
             self._refuse_head()
 
     def _refuse_head(self) -> None:
         if self._refusal is None:
-            said = f"request headers above {self._max_head} bytes, or more than {_MOST_HEADERS}"
+            said = f"request headers above {MAX_HEADER_BYTES} bytes, or more than {_MOST_HEADERS}"
             self._refusal = Refused(431, "headers_too_large", said)
         self._headers.clear()
 
     def _count_raw(self, size: int) -> None:
         """llhttp keeps an unfinished header or trailer to itself, so the callbacks alone would bound nothing."""
         self._raw_bytes += size
-        if not self._head_done and self._raw_bytes > self._max_head + _SLACK:
+        if not self._head_done and self._raw_bytes > MAX_HEADER_BYTES + _SLACK:
             self._count_head(self._raw_bytes)
-        elif self._raw_bytes > self._max_head + 2 * self._max_body + _SLACK:
+        elif self._raw_bytes > MAX_HEADER_BYTES + 2 * self._max_body + _SLACK:
             self._too_large()
 
     def _too_large(self) -> None:

@@ -210,6 +210,19 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def check_host(setting: str, host: str, keys: KeyRing | None) -> None:
+    """See that an operators' side on `host`, which is from `setting`, is this machine's alone, or has a key before it.
+
+    Raises:
+        KeysUnusable: others can reach it, and there is no operator's key.
+    """
+    if not is_loopback(host) and (keys is None or not keys.guarded):
+        raise KeysUnusable(
+            f"{setting} {host!r}: others can reach it and it has no admin key; make one with "
+            f"`{how_to('admin')}`, or listen on 127.0.0.1"
+        )
+
+
 def _read(path: Path) -> tuple[tuple[Key, ...], tuple[int, int, int]]:
     try:
         with path.open("rb") as file:

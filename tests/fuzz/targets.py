@@ -55,7 +55,7 @@ def http_request(data: bytes) -> None:
 
 
 def _requests(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes, bytes]], bool]:
-    parser = RequestParser(max_header_bytes=4096, max_body_bytes=65536, clock=lambda: 0.0)
+    parser = RequestParser(max_body_bytes=65536, clock=lambda: 0.0)
     refused = False
     try:
         for piece in pieces:

@@ -190,7 +190,7 @@ def test_it_listens_to_others_only_with_an_admin_key_and_over_an_encrypted_way(p
     key(path, "agent")
     for keys in (None, path):
         assert (admin_keys(keys, "127.0.0.1", protected=False) is None) == (keys is None)
-        with pytest.raises(ConfigError, match=r"control\.listen '0\.0\.0\.0'.*evolved keys add --scope admin"):
+        with pytest.raises(KeysUnusable, match=r"control\.listen '0\.0\.0\.0'.*evolved keys add --scope admin"):
             admin_keys(keys, "0.0.0.0")
     key(path)
     assert admin_keys(path, "0.0.0.0") is not None
