@@ -205,6 +205,7 @@ class Call:
         except UpstreamBroke as error:
             self._end("upstream_broke", str(error))
             return
+        reply.fresh = b""  # it would stay in memory for as long as the agent does not read
         if data:
             self._pass_on(data)
         self._busy += time.perf_counter_ns() - began
