@@ -46,15 +46,28 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o666, sync: Sync = "
         file.write(content)
 
 
-def lock(path: Path) -> int:
-    """The open file `path`, locked until it is closed or its process is dead; BlockingIOError: somebody else has it."""
+def lock(path: Path, *, shared: bool = False) -> int:
+    """The open file `path`, locked until it is closed or its process is dead, alone or with others that want it
+    `shared`; BlockingIOError: somebody has it who excludes us."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextlib.contextmanager
+def alone_with(path: Path) -> Generator[None]:
+    """Hold a lock on the directory of `path`, which is made if need be, after those who asked for it before."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def fsync(path: Path) -> None:

@@ -12,11 +12,9 @@ A file of public keys may hold several, one after the other: old and new are bot
 """
 
 import contextlib
-import fcntl
 import math
-import os
 import stat
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -26,7 +24,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from actors.messages.files import write_whole
+from actors.messages.files import alone_with, write_whole
 from actors.messages.policy import Directive, Verdict
 
 Kind = Literal["manifest", "verdict", "directive"]
@@ -127,7 +125,7 @@ class PublicKeys:
 def trust(path: Path, pem: str) -> bool:
     """Add the public keys in `pem` to the file at `path`; False if all are there already."""
     try:
-        with _locked(path):
+        with alone_with(path):
             before = path.read_text(encoding="utf-8") if path.exists() else ""
             known = {fingerprint(key) for key in parse(before, str(path))} if before.strip() else set[str]()
             fresh = [key for key in parse(pem, "the key to be trusted") if fingerprint(key) not in known]
@@ -218,7 +216,7 @@ def _pem(key: Ed25519PublicKey) -> str:
 
 def _make(path: Path) -> bool:
     """Whether the key that is now at `path` is one that we made: of two processes one makes it."""
-    with _locked(path):
+    with alone_with(path):
         if path.exists():
             return False
         pem = Ed25519PrivateKey.generate().private_bytes(
@@ -226,15 +224,3 @@ def _make(path: Path) -> bool:
         )
         write_whole(path, pem, mode=0o600)
         return True
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Generator[None]:
-    """Alone, among who keeps to it, with the directory of `path`, which is made if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

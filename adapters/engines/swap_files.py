@@ -6,12 +6,13 @@ RESULT.lock   held from before the job is written until the program has ended
 RESULT.log    what the programs said
 """
 
-import fcntl
 import os
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from actors.messages.files import lock
 
 
 class SwapJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,13 +68,10 @@ class SwapFiles:
 
     def try_lock(self) -> int | None:
         """A descriptor that holds the engine's lock until it is closed, None if somebody else has it."""
-        descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock(self.lock)
         except BlockingIOError:
-            os.close(descriptor)
             return None
-        return descriptor
 
     def take(self) -> SwapOutcome | None:
         """Read the outcome and remove it."""
@@ -99,10 +97,10 @@ class SwapFiles:
 
     def busy(self) -> bool:
         """Whether a program is at it."""
-        lock = self.try_lock() if self.result.parent.is_dir() else -1
-        if lock is not None and lock >= 0:
-            os.close(lock)
-        return lock is None
+        descriptor = self.try_lock() if self.result.parent.is_dir() else -1
+        if descriptor is not None and descriptor >= 0:
+            os.close(descriptor)
+        return descriptor is None
 
     def discard(self) -> None:
         """Remove what was left of a swap that another one came after, unless its program still runs."""

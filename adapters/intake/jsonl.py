@@ -62,14 +62,30 @@ def to_line(record: Record) -> bytes:
     return msgspec.json.encode(members)
 
 
-def from_line(line: bytes) -> Record:
-    """The record in a line that `to_line` made; InvalidLine if there is none."""
+def from_line(line: bytes, *, tenant: str, now: float, kind: str = "auto") -> list[Record]:
+    """The record in a line that `to_line` made; of a conversation, the calls that it must have been made of.
+
+    Args:
+        tenant: whose a conversation is.
+        now: when it began, unix seconds.
+        kind: "trajectories", "exchanges", "feedback" or "chat": any other line is refused.
+
+    Raises:
+        InvalidLine: says what is wrong with it.
+    """
     head = _read(_heads, line)
+    found = "chat" if head.messages is not None and not head.type else _KINDS.get(head.type)
+    if found is None:
+        raise InvalidLine(f"type {head.type[:40]!r} is none of {', '.join(_KINDS)}, or no `messages`")
+    if kind not in ("auto", found):
+        raise InvalidLine(f"holds {found}, and --kind {kind} was asked for")
+    if found == "chat":
+        return _calls(_read(_chats, line), derived_id("chat line", tenant, line), tenant, now)
     if head.schema > SCHEMA:
         raise InvalidLine(f"schema {head.schema}: written by a newer evolved; upgrade this one")
     record = _read(_records, _packed(line))
     _check(record)
-    return record
+    return [record]
 
 
 def _packed(line: bytes) -> bytes:
@@ -98,19 +114,15 @@ def _read(decoder: msgspec.json.Decoder[T], line: bytes | msgspec.Raw) -> T:
         raise InvalidLine(str(error)) from error
 
 
-def from_chat(line: bytes, *, tenant: str, now: float) -> list[Exchange | Feedback]:
-    """A conversation as the calls that it must have been made of: each answer of the assistant is one.
-
-    The last record says that it is over, and how it ended if the line has an `outcome`. The same line always gives the
-    same ids, so importing it twice is importing it once. Raises InvalidLine if nobody answered in it.
+def _calls(body: _Chat, key: str, tenant: str, now: float) -> list[Record]:
+    """Each answer of the assistant is a call. The last record says that it is over, and how it ended if the line has an
+    `outcome`. The same `key` always gives the same ids, so importing a line twice is importing it once.
     """
-    body = _read(_chats, line)
     answers = [number for number, message in enumerate(body.messages) if message.get("role") == "assistant"]
     if not answers or not answers[0]:
         raise InvalidLine("messages: an assistant must answer what somebody said before")
-    key = derived_id("chat line", tenant, line)
     asked = {"tools": body.tools or body.functions} if body.tools or body.functions else {}
-    records: list[Exchange | Feedback] = []
+    records: list[Record] = []
     for order, number in enumerate(answers):
         answer = {name: value for name, value in body.messages[number].items() if name != "weight"}
         response = {"choices": [{"index": 0, "message": answer}], "model": body.model}
@@ -134,16 +146,6 @@ def from_chat(line: bytes, *, tenant: str, now: float) -> list[Exchange | Feedba
     told = derived_id("chat end", key)
     records.append(Feedback(id=told, received=now, tenant=tenant, trajectory_id=key, outcome=body.outcome))
     return records
-
-
-def kind_of(line: bytes) -> str:
-    """ "trajectories", "exchanges", "feedback" or "chat", by what the line has in it; InvalidLine if none of them."""
-    head = _read(_heads, line)
-    if head.type in _KINDS:
-        return _KINDS[head.type]
-    if head.messages is None or head.type:
-        raise InvalidLine(f"type {head.type[:40]!r} is none of {', '.join(_KINDS)}, or no `messages`")
-    return "chat"
 
 
 def _check(record: Record) -> None:

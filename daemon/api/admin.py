@@ -19,14 +19,15 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from daemon.api.auth_throttle import AuthThrottle
-from daemon.api.scopes import allowed, how_to, needed
+from daemon.api.scopes import needed
 from daemon.errors import ConfigError
 from daemon.figures import counter
-from daemon.tap.errors import KeysUnusable
-from daemon.tap.keys import OPERATORS, Key, KeyRing, is_loopback, presented
+from daemon.tap.errors import Refused
+from daemon.tap.keys import Key, KeyRing, check_host, is_loopback
 
 _SAFE = frozenset({"GET", "HEAD"})
-REASONS = ("no_key", "wrong_key", "too_many_tries", "scope", "other_site")
+_REASON = {"missing_key": "no_key", "invalid_key": "wrong_key", "wrong_scope": "scope"}
+REASONS = (*_REASON.values(), "too_many_tries", "other_site")
 WHO = "operator_key"
 """In a request's state: the key that it came with; None while none is needed."""
 
@@ -72,35 +73,23 @@ class AdminOnly:
         self._keys.refresh()
         if not self._keys.guarded:
             return None
-        wanted = needed(self._routes, scope)
-        own, authorization = headers.get("x-evolved-key", ""), headers.get("authorization", "")
-        shown = presented(own.encode("latin-1"), authorization.encode("latin-1"))
-        key = self._keys.find(shown) if shown else None
-        if key is None or key.scope not in OPERATORS:
-            return self._unknown(scope, bool(shown), f"make one with `{how_to(wanted[0])}`")
-        if not allowed(key.scope, wanted):
-            return self._refuse(
-                "scope", 403,
-                f"this takes a key of scope {wanted[0]}, and {key.id} has {key.scope}; make one with "
-                f"`{how_to(wanted[0])}`",
-            )  # fmt: skip
-        state[WHO] = key
+        try:
+            state[WHO] = self._keys.check(dict(scope["headers"]), *needed(self._routes, scope))
+        except Refused as refusal:
+            return self._unopened(scope, refusal)
         return None
 
-    def _unknown(self, scope: Scope, shown: bool, remedy: str) -> JSONResponse:
-        if shown:
+    def _unopened(self, scope: Scope, refusal: Refused) -> JSONResponse:
+        if refusal.code == "invalid_key":
             client = scope.get("client")
             wait = self._tries.failed(client[0] if client else "")
             if wait:
                 answer = self._refuse("too_many_tries", 429, "too many wrong keys from this address; try again later")
                 answer.headers["retry-after"] = str(math.ceil(wait))
                 return answer
-        answer = self._refuse(
-            "wrong_key" if shown else "no_key", 401,
-            "an operator's key is needed, in x-evolved-key, as a bearer's token, or as the password of a browser's "
-            f"login; {remedy}",
-        )  # fmt: skip
-        answer.headers["www-authenticate"] = 'Basic realm="evolved", charset="UTF-8"'
+        answer = self._refuse(_REASON[refusal.code], refusal.status, str(refusal))
+        if refusal.status == 401:
+            answer.headers["www-authenticate"] = 'Basic realm="evolved", charset="UTF-8"'
         return answer
 
     def _refuse(self, why: str, status: int, message: str) -> JSONResponse:
@@ -128,21 +117,12 @@ def admin_keys(
         protected: the way to it is encrypted.
 
     Raises:
-        ConfigError: a key file that cannot be used, or a host that others can reach without a key being there, or
-            over a way that others can read.
+        KeysUnusable: the file at `path`, or others can reach the host and there is no operator's key.
+        ConfigError: they can, over a way that others can read.
     """
-    try:
-        keys = None if path is None else KeyRing(path, clock=clock)
-    except KeysUnusable as error:
-        raise ConfigError(f"keys: {error}") from error
-    if is_loopback(host):
-        return keys
-    if keys is None or not keys.guarded:
-        raise ConfigError(
-            f"control.listen {host!r}: others can reach it and it has no admin key; make one with `evolved keys add "
-            "--scope admin --tenant NAME`, or listen on 127.0.0.1"
-        )
-    if not protected:
+    keys = None if path is None else KeyRing(path, clock=clock)
+    check_host("control.listen", host, keys)
+    if not protected and not is_loopback(host):
         raise ConfigError(
             f"control.listen {host!r}: keys would cross the network in plain text; set control.tls_cert and "
             "control.tls_key, or control.behind_proxy = true if something in front of it speaks TLS, or listen on "

@@ -45,11 +45,10 @@ from daemon.api.health import Health
 from daemon.api.openapi import document
 from daemon.api.orders import Order, Orders
 from daemon.api.request_parsing import read_body, who
-from daemon.api.scopes import allowed, how_to
 from daemon.dashboard import Dashboard
 from daemon.errors import OrderRefused
 from daemon.figures import Figures
-from daemon.tap.keys import KeyRing
+from daemon.tap.keys import KeyRing, how_to, opens
 
 _MOST = 100_000
 """Outcomes that are read for one answer."""
@@ -229,7 +228,7 @@ class Control:
         try:
             order = await read_body(request, Order)
             key = holder(request.state)
-            if kind == "promote" and order.force and key is not None and not allowed(key.scope, ("admin",)):
+            if kind == "promote" and order.force and key is not None and not opens(key.scope, "admin"):
                 raise OrderRefused(
                     403, f"force takes a key of scope admin, and {key.id} has {key.scope}; make one with "
                     f"`{how_to('admin')}`",

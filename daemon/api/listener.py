@@ -32,7 +32,8 @@ class Listener:
     """The address, its certificate, and the keys of those who may come in.
 
     Raises:
-        ConfigError: others can reach the address, and there is no key or no TLS.
+        KeysUnusable: the file of keys, or others can reach the address and there is no key.
+        ConfigError: they can, and there is no TLS.
     """
 
     def __init__(self, config: Config, registry: CollectorRegistry) -> None:

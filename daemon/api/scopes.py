@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope as Connection
 
-from daemon.tap.keys import Scope, opens
+from daemon.tap.keys import Scope
 
 _E, _A = "/api/experience", "/api/adapters"
 NEEDED: dict[tuple[str, str], tuple[Scope, ...]] = {
@@ -65,13 +65,3 @@ def needed(routes: Sequence[BaseRoute], connection: Connection) -> tuple[Scope, 
             method = "GET" if connection["method"] == "HEAD" else connection["method"]
             return NEEDED.get((method, route.path), ("admin",)) if isinstance(route, Route) else ("admin",)
     return STATIC
-
-
-def allowed(held: Scope, wanted: Sequence[Scope]) -> bool:
-    """Whether a key of scope `held` opens what any of `wanted` opens."""
-    return any(opens(held, scope) for scope in wanted)
-
-
-def how_to(scope: Scope) -> str:
-    """The command that makes a key of `scope`."""
-    return f"evolved keys add --scope {scope} --tenant NAME"

@@ -14,7 +14,6 @@ from rich.table import Column
 from daemon.cli.output import OutputTable, print_json, screen
 from daemon.errors import ConfigError
 from daemon.settings.tables import KEYS, Config
-from daemon.tap.errors import KeysUnusable
 from daemon.tap.keys import PREFIX, Key, add_key, read_keys, revoke_key
 
 _UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -25,10 +24,7 @@ _TENANT_LENGTH = 256
 def run(arguments: argparse.Namespace, config: Config) -> int:
     """Do what the command line says."""
     path = arguments.file or config.keys or config.state / KEYS
-    try:
-        return _ACTIONS[arguments.action](arguments, config, path)
-    except KeysUnusable as error:
-        raise ConfigError(str(error)) from error
+    return _ACTIONS[arguments.action](arguments, config, path)
 
 
 def _add(arguments: argparse.Namespace, config: Config, path: Path) -> int:

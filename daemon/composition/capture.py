@@ -1,16 +1,18 @@
 """What takes in the calls of this machine's agents, in every daemon: spool and port are the machine's."""
 
 import random
+import time
 
 from actors.system.lifecycle import Task
 from adapters.redaction import Redactor
 from daemon.api.tls import server_tls
 from daemon.composition.resources import Resources
-from daemon.ingest.otlp_receiver import OtlpIntake, agent_keys, intake_figures
+from daemon.ingest.otlp_receiver import OtlpIntake, intake_figures
 from daemon.ingest.shipper import Shipper, alone, shipper_figures
 from daemon.processes.tap_settings import redaction
 from daemon.settings.reading import address
 from daemon.settings.tables import Config
+from daemon.tap.keys import KeyRing
 from daemon.tap.spool import OTLP, SpoolWriter
 
 
@@ -25,7 +27,7 @@ def capture(config: Config, parts: Resources) -> dict[str, Task]:
             host, port, SpoolWriter(config.spool / OTLP, int(config.limits.spool_gb * (1 << 30))),
             redact=Redactor(redaction(config)).message,
             tls=server_tls(config.tap.tls_cert, config.tap.tls_key, section="tap"),
-            keys=agent_keys(config.keys), require_key=config.tap.require_key,
+            keys=KeyRing(config.keys, clock=time.time) if config.keys else None, require_key=config.tap.require_key,
             tenant_attribute=config.otlp.tenant_attribute, trace_is_run=config.otlp.trace_is_run,
         )  # fmt: skip
         parts.figures(intake_figures, intake)

@@ -72,7 +72,7 @@ def _secrets_now(config: Config) -> list[Finding]:
                     )
                 )
         except KeysUnusable as error:
-            found.append(fault(f"keys: {error}", "tap and daemon do not start without it"))
+            found.append(fault(str(error), "tap and daemon do not start without it"))
     return found
 
 
@@ -97,7 +97,7 @@ async def _doors(scene: Scene) -> Sequence[Finding]:
         host, _ = address(text, name)
         try:
             await aside(admin_keys, config.keys, host)
-        except ConfigError as error:
+        except (ConfigError, KeysUnusable) as error:
             if not is_loopback(host):
                 what, _, remedy = str(error).replace("control.listen", name, 1).partition("; ")
                 found.append(fault(what, remedy))

@@ -8,12 +8,10 @@ id.
 """
 
 import contextlib
-import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -42,11 +40,10 @@ from adapters.intake.otlp.wire import (
     too_large,
 )
 from daemon.api.tls import ServerTls
-from daemon.errors import ConfigError
 from daemon.figures import counter, split
 from daemon.processes.asgi import serve
-from daemon.tap.errors import KeysUnusable
-from daemon.tap.keys import KeyRing, is_loopback, presented
+from daemon.tap import errors
+from daemon.tap.keys import KeyRing, is_loopback
 from daemon.tap.spool import Record, SpoolWriter
 
 log = structlog.get_logger(__name__)
@@ -152,16 +149,13 @@ class OtlpIntake:
         if self._keys is None:
             return "", ""
         self._keys.refresh()
-        own, authorization = request.headers.get("x-evolved-key", ""), request.headers.get("authorization", "")
-        shown = presented(own.encode("latin-1"), authorization.encode("latin-1"))
-        key = self._keys.find(shown) if shown else None
-        if key is not None and key.scope == "agent":
-            return key.tenant, key.id
-        if shown:
-            raise Refused(401, "the key opens nothing here; see `evolved keys list`")
-        if self._require_key:
-            raise Refused(401, "an agent's key is needed, in x-evolved-key (OTEL_EXPORTER_OTLP_HEADERS)")
-        return "", ""
+        try:
+            key = self._keys.check(dict(request.scope["headers"]), "agent")
+        except errors.Refused as refusal:
+            if refusal.code != "missing_key" or self._require_key:
+                raise Refused(401, str(refusal)) from refusal
+            return "", ""
+        return key.tenant, key.id
 
     def _keep(self, media: str, body: bytes, tenant: str, caller: str) -> int:
         """Put the calls of an export on the disk, in a worker thread; returns how many spans were not taken."""
@@ -229,13 +223,6 @@ async def _body(request: Request) -> bytes:
     if size > MAX_BODY_BYTES:
         raise too_large(MAX_BODY_BYTES)
     return bytes(body)
-
-
-def agent_keys(path: Path | None) -> KeyRing | None:
-    try:
-        return None if path is None else KeyRing(path, clock=time.time)
-    except KeysUnusable as error:
-        raise ConfigError(f"keys: {error}") from error
 
 
 def intake_figures(intake: OtlpIntake) -> Iterator[Metric]:

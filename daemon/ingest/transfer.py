@@ -1,7 +1,7 @@
 """`evolved export` and `evolved import`: records as JSONL, out of the store and onto the bus.
 
     store (read-only) -> to_line -> FILE
-    FILE -> from_line / from_chat -> redaction -> traffic.exchange, traffic.feedback, trajectory.closed
+    FILE -> from_line -> redaction -> traffic.exchange, traffic.feedback, trajectory.closed
 
 One daemon owns a store, so an import never writes to it: it publishes, as the shipper does, under ids that follow from
 the records. What is imported again is recognised; while no daemon runs, it waits on the bus.
@@ -35,7 +35,7 @@ from actors.system.lifecycle import Lifecycle
 from actors.system.outgoing import Outgoing, outgoing
 from actors.system.patience import Patience
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
-from adapters.intake.jsonl import InvalidLine, Record, from_chat, from_line, kind_of, to_line
+from adapters.intake.jsonl import InvalidLine, Record, from_line, to_line
 from adapters.redaction import Redactor
 from daemon.errors import CommandFailed, ConfigError
 from daemon.processes.bus_connection import open_bus
@@ -249,17 +249,13 @@ class Reader:
     def _records(self, line: bytes) -> list[Record]:
         if len(line) > _MAX_LINE:
             raise InvalidLine(f"longer than {_MAX_LINE} bytes")
-        kind = kind_of(line)
-        if self._options.kind not in ("auto", kind):
-            raise InvalidLine(f"holds {kind}, and --kind {self._options.kind} was asked for")
-        if kind == "chat":
-            return [*from_chat(line, tenant=self._options.tenant or "default", now=self._now)]
-        record = from_line(line)
-        if self._redactor.strict and isinstance(record, Trajectory | Attributed):
+        options = self._options
+        records = from_line(line, tenant=options.tenant or "default", now=self._now, kind=options.kind)
+        if self._redactor.strict and isinstance(records[0], Trajectory | Attributed):
             raise InvalidLine(
                 "a run is made of texts, and redact.kinds = ['text'] keeps none: import its exchanges and feedback"
             )
-        return [record]
+        return records
 
     def _outgoing(self, record: Record) -> Outgoing:
         if isinstance(record, Attributed):

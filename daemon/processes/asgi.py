@@ -12,6 +12,8 @@ from daemon.api.tls import ServerTls
 
 _LOOK_SECONDS = 5.0
 """How often the certificate's files are looked at."""
+_GRACE_SECONDS = 1.0
+"""For what is under way at the end."""
 
 
 class ServerConfig(hypercorn.config.Config):
@@ -37,27 +39,20 @@ async def serve(
     stop: anyio.Event | None = None,
 ) -> None:
     """Serve `app` until `stop` or a cancellation."""
-    async with anyio.create_task_group() as group:
-        if tls is not None:
-            group.start_soon(watch, tls)
-        ready()
-        await serve_bound(app, f"{host}:{port}", tls=tls, stop=stop or anyio.Event(), grace=1.0)
-        group.cancel_scope.cancel()
-
-
-async def serve_bound(app: ASGIApp, bind: str, *, tls: ServerTls | None, stop: anyio.Event, grace: float) -> None:
-    """Serve `app` at `bind` (HOST:PORT or fd://N) until `stop`; `grace` seconds for what is under way then."""
-    config = ServerConfig()
-    config.bind = [bind]
-    config.tls = tls
-    config.accesslog = None
-    config.errorlog = None
-    config.graceful_timeout = grace
+    config, until = ServerConfig(), stop or anyio.Event()
+    config.bind, config.tls = [f"{host}:{port}"], tls
+    config.accesslog = config.errorlog = None
+    config.graceful_timeout = _GRACE_SECONDS
     if sniffio.current_async_library() == "trio":
         from hypercorn.trio import serve as run
     else:
         from hypercorn.asyncio import serve as run  # type: ignore[assignment]  # same signature, other loop
-    await run(app, config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]  # hypercorn's ASGI types are narrower
+    async with anyio.create_task_group() as group:
+        if tls is not None:
+            group.start_soon(watch, tls)
+        ready()
+        await run(app, config, shutdown_trigger=until.wait)  # type: ignore[arg-type]  # hypercorn's types are narrower
+        group.cancel_scope.cancel()
 
 
 async def watch(tls: ServerTls) -> None:

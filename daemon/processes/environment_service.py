@@ -12,7 +12,6 @@ from pathlib import Path
 import anyio
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
@@ -28,8 +27,8 @@ from daemon.composition.environments import environment_figures
 from daemon.errors import ConfigError
 from daemon.figures import Figures
 from daemon.processes.asgi import serve
-from daemon.tap.errors import KeysUnusable
-from daemon.tap.keys import KeyRing, is_loopback, presented
+from daemon.tap.errors import Refused
+from daemon.tap.keys import KeyRing, is_loopback
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -55,26 +54,23 @@ class EnvironmentKeys:
         self._app, self._keys = app, keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] == "/healthz" or self._known(Headers(scope=scope)):
-            await self._app(scope, receive, send)
-            return
-        message = "a key of scope environment is needed, in x-evolved-key or as a bearer's token"
-        refused = JSONResponse({"success": False, "error": {"kind": "key", "message": message}}, 401)
-        await refused(scope, receive, send)
-
-    def _known(self, headers: Headers) -> bool:
-        self._keys.refresh()
-        own, authorization = headers.get("x-evolved-key", ""), headers.get("authorization", "")
-        shown = presented(own.encode("latin-1"), authorization.encode("latin-1"))
-        key = self._keys.find(shown) if shown else None
-        return key is not None and key.scope == "environment"
+        answer = self._app
+        if scope["type"] == "http" and scope["path"] != "/healthz":
+            self._keys.refresh()
+            try:
+                self._keys.check(dict(scope["headers"]), "environment")
+            except Refused as refusal:
+                error = {"kind": "key", "message": str(refusal)}
+                answer = JSONResponse({"success": False, "error": error}, 401)
+        await answer(scope, receive, send)
 
 
 def door(settings: ServeSettings, keys_file: Path | None, *, clock: Callable[[], float]) -> tuple[Middleware, ...]:
     """Who may come in.
 
     Raises:
-        ConfigError: keys are needed, and the file of keys is missing or cannot be read.
+        ConfigError: keys are needed, and there is no file of keys.
+        KeysUnusable: it cannot be read.
     """
     loopback = is_loopback(settings.host)
     hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK) if loopback else ["*"])
@@ -85,11 +81,7 @@ def door(settings: ServeSettings, keys_file: Path | None, *, clock: Callable[[],
             f"--host {settings.host}: whoever comes in needs a key; make one with `evolved keys add --scope "
             "environment --tenant NAME`, or listen on 127.0.0.1 without --require-key"
         )
-    try:
-        ring = KeyRing(keys_file, clock=clock)
-    except KeysUnusable as error:
-        raise ConfigError(f"keys: {error}") from error
-    return (hosts, Middleware(EnvironmentKeys, keys=ring))
+    return (hosts, Middleware(EnvironmentKeys, keys=KeyRing(keys_file, clock=clock)))
 
 
 async def serve_environment(

@@ -1,12 +1,12 @@
 """File locks of processes. The kernel lets one go when its process ends, in whatever way that ends."""
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from actors.messages.files import lock
 from daemon.errors import StartFailed
 
 _NAME = "daemon.lock"
@@ -16,23 +16,21 @@ _NAME = "daemon.lock"
 def held(path: Path, refused: str, *, shared: bool = False, seconds: float = 0.0) -> Iterator[None]:
     """Hold the lock file `path`, with others that want it `shared`, after waiting for so long. Raises StartFailed: it
     cannot be written, or somebody holds it who excludes us, as `refused` says."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file = lock(path, shared=shared)
+            break
+        except BlockingIOError as error:
+            if time.monotonic() >= end:
+                raise StartFailed(f"{path} is held: {refused}") from error
+        except OSError as error:
+            raise StartFailed(
+                f"{path}: {error.strerror}; state_dir must be a directory that this user may write to"
+            ) from error
+        time.sleep(0.1)  # before anything runs that could be kept waiting
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StartFailed(
-            f"{path}: {error.strerror}; state_dir must be a directory that this user may write to"
-        ) from error
-    end, how = time.monotonic() + seconds, fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    try:
-        while True:
-            try:
-                fcntl.flock(file, how | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= end:
-                    raise StartFailed(f"{path} is held: {refused}") from error
-            time.sleep(0.1)  # before anything runs that could be kept waiting
         yield
     finally:
         os.close(file)

@@ -13,6 +13,7 @@ from daemon.tap.admission import Admission
 from daemon.tap.agent import AgentConnection
 from daemon.tap.errors import Refused
 from daemon.tap.http import response_bytes
+from daemon.tap.keys import check_host
 from daemon.tap.request import Head, Request
 
 
@@ -22,9 +23,9 @@ class AdminRoute:
     def __init__(self, registry: CollectorRegistry, door: Admission, host: str) -> None:
         """
         Raises:
-            InvalidTapSettings: `host` can be reached by others, and there is no admin key.
+            KeysUnusable: `host` can be reached by others, and there is no admin key.
         """
-        door.check_admin_host("tap.admin", host)
+        check_host("tap.admin", host, door.ring)
         self._registry, self._door = registry, door
 
     def admit(self, head: Head) -> None:
@@ -33,8 +34,7 @@ class AdminRoute:
     def answer(self, request: Request, agent: AgentConnection) -> None:
         path = request.path
         if path in (b"/healthz", b"/readyz"):
-            data = response_bytes(200, b'{"status":"ok"}', close=agent.closing)
-            agent.reply(data)
+            agent.reply(response_bytes(200, b'{"status":"ok"}', close=agent.closing))
             return
         self.admit(request.head)
         if path != b"/metrics":

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from daemon.tap.conversation import opted_out, sampled
-from daemon.tap.errors import InvalidTapSettings, KeysUnusable, Refused
-from daemon.tap.keys import OPERATORS, Key, KeyRing, is_loopback, opens, presented
+from daemon.tap.errors import InvalidTapSettings, Refused
+from daemon.tap.keys import KeyRing, presented
 from daemon.tap.paths import FEEDBACK, HEALTH
 from daemon.tap.request import Head, Request
 
@@ -63,12 +63,7 @@ class Admission:
             )
         self._require, self._sampling = settings.require_key, settings.sampling
         self._keeps_all = set(settings.sampling.values()) == {1.0}
-        self._ring: KeyRing | None = None
-        if settings.keys_file:
-            try:
-                self._ring = KeyRing(Path(settings.keys_file), clock=clock)
-            except KeysUnusable as error:
-                raise InvalidTapSettings(f"keys: {error}") from error
+        self.ring = KeyRing(Path(settings.keys_file), clock=clock) if settings.keys_file else None
         self._plain = Visitor("default")
 
     def admit(self, request: Request) -> Visitor:
@@ -79,7 +74,7 @@ class Admission:
             head.quiet = _TOLD.isdisjoint(told) and not _shown_as_authorization(head) and not from_a_page(head)
         # From behind because that is twice as fast, and a body is mostly history.
         marked = request.body.rfind(_MARK) >= 0
-        if head.quiet and not marked and self._keeps_all and self._ring is None:
+        if head.quiet and not marked and self._keeps_all and self.ring is None:
             return self._plain
         tenant, caller = self.check(head)
         why_not = ""
@@ -96,18 +91,22 @@ class Admission:
         """Tenant, and id of the key, that a request with this head comes from: all that can be told before its body."""
         told = head.named
         tenant = told.get(_TENANT, b"").decode("utf-8", "replace").strip()[:_NAMED]
-        caller = ""
-        if self._ring is not None:
-            key = self._key(self._ring, _shown(head), head)
-            if key is not None:
-                if tenant and tenant != key.tenant:
-                    raise Refused(403, "wrong_tenant", "the key is another tenant's; leave x-evolved-tenant out")
-                tenant, caller = key.tenant, key.id
-        return tenant or "default", caller
+        if self.ring is None:
+            return tenant or "default", ""
+        try:
+            key = self.ring.check(told, "agent")
+        except Refused as refusal:
+            # Probes of a load balancer have no key, and learn nothing but that the engine lives.
+            if refusal.code != "missing_key" or (self._require and head.path != HEALTH):
+                raise
+            return tenant or "default", ""
+        if tenant and tenant != key.tenant:
+            raise Refused(403, "wrong_tenant", "the key is another tenant's; leave x-evolved-tenant out")
+        return key.tenant, key.id
 
     def admit_admin(self, head: Head) -> None:
         """Let a request pass whose key opens `read`; while there is no operator's key, anybody's but a web page's."""
-        ring = self._ring
+        ring = self.ring
         if ring is None or not ring.guarded:
             # Who points a name of theirs at this machine (DNS rebinding) makes a page's requests look like our own.
             if from_a_page(head) or not is_this_machine(head.named.get(b"host", b"")):
@@ -116,48 +115,12 @@ class Admission:
                     "address or localhost; make a key with `evolved keys add --scope read --tenant NAME`",
                 )  # fmt: skip
             return
-        shown = _shown(head)
-        key = ring.find(shown) if shown else None
-        if key is None or not opens(key.scope, "read"):
-            if key is not None and key.scope in OPERATORS:
-                raise _refused(403, "wrong_scope", f"the key {key.id} has the scope {key.scope}", "read")
-            raise _refused(401, "invalid_key", "an operator's key is needed", "read")
-
-    def check_admin_host(self, setting: str, host: str) -> None:
-        """Refuse to stand open to the network without an admin key; `setting` is where `host` is from."""
-        if not is_loopback(host) and (self._ring is None or not self._ring.guarded):
-            raise InvalidTapSettings(
-                f"{setting} {host!r}: others can reach it and it has no admin key; make one with `evolved keys add "
-                "--scope admin`, or listen on 127.0.0.1"
-            )
+        ring.check(head.named, "read")
 
     def reload(self) -> None:
         """Take over a changed key file. Costs one stat if it has not changed: once a second is right."""
-        if self._ring is not None:
-            self._ring.refresh()
-
-    def _key(self, ring: KeyRing, shown: bytes, head: Head) -> Key | None:
-        if not shown:
-            # Probes of a load balancer have no key, and learn nothing but that the engine lives.
-            if self._require and head.path != HEALTH:
-                raise _refused(401, "missing_key", "an agent's key is needed")
-            return None
-        key = ring.find(shown)
-        if key is None:
-            raise _refused(401, "invalid_key", "unknown, revoked or expired (see `evolved keys list`)")
-        if key.scope != "agent":
-            raise _refused(403, "wrong_scope", f"a key of scope {key.scope} does not open this port")
-        return key
-
-
-def _shown(head: Head) -> bytes:
-    return presented(head.named.get(_KEY, b""), head.named.get(_AUTHORIZATION, b""))
-
-
-def _refused(status: int, code: str, what: str, scope: str = "agent") -> Refused:
-    how = f"make one with `evolved keys add --scope {scope} --tenant NAME`"
-    message = f"{what}; show it in x-evolved-key or as a bearer's token; {how}"
-    return Refused(status, code, message, param="x-evolved-key")
+        if self.ring is not None:
+            self.ring.refresh()
 
 
 def _shown_as_authorization(head: Head) -> bool:

@@ -27,13 +27,14 @@ KEEP_ALIVE_SECONDS = 300.0
 """How long an idle connection is kept."""
 _BYTES_A_SECOND = 65_536
 _EARLY = 65_536
-"""Bytes that are read while a request is being answered; more of them wait in the socket."""
+"""Bytes that are read while a request is being answered, as far as the budget for bodies has room; more of them wait in
+the socket."""
 _FIRST_SECONDS = 1.0
 """While draining, for the first request of a connection that is open already."""
 _LINGER_SECONDS = 2.0
 _KEPT_SECONDS = 5.0
 """An agent's next request often follows its last answer: for so long its connection is not closed to make room."""
-_WRITE_BUFFER = 262_144
+_WRITE_BUFFER = 65_536
 """Bytes that wait for an agent before its engine is slowed down."""
 
 log = structlog.get_logger(__name__)
@@ -59,13 +60,12 @@ class AgentConnection(asyncio.Protocol):
         counts: Counts,
         *,
         max_connections: int,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`answer` answers a request by `reply`, at once or later, or gives the call that will, or refuses. `agents`
         are all open connections, this one among them for as long as it is open.
         """
         self._answer, self._parser, self._agents, self._counts = answer, parser, agents, counts
-        self._max_connections, self._clock = max_connections, clock
+        self._max_connections = max_connections
         self._transport: asyncio.Transport
         self._state: Literal["ASKING", "ANSWERING", "ENDING"] = "ASKING"
         self._request: Request | None = None
@@ -84,7 +84,7 @@ class AgentConnection(asyncio.Protocol):
         """What is waited for until `due`."""
         self.served = False
         """It was answered something, and not by a refusal."""
-        self.since = clock()
+        self.since = time.monotonic()
         """When it began to wait for its agent."""
         self._began = self.since
         """When the request began that is being read."""
@@ -109,6 +109,9 @@ class AgentConnection(asyncio.Protocol):
         if self._state == "ENDING" or self._refusal is not None:
             return
         if self._state == "ANSWERING" or self._full or self._early or self._parser.requests:
+            if not self._parser.budget.take(len(data)):
+                self._refusal = no_room()
+                return
             self._early += data
             if len(self._early) > _EARLY:
                 self._transport.pause_reading()
@@ -153,19 +156,21 @@ class AgentConnection(asyncio.Protocol):
         self._transport.write(data)
 
     def within(self, seconds: float, phase: str) -> None:
-        self.due, self.phase = self._clock() + seconds, phase
+        self.due, self.phase = time.monotonic() + seconds, phase
 
     def call_ended(self, go_on: bool) -> None:
         self._call = None
         self.served = True
         self._answered(go_on)
 
-    def reply(self, data: bytes) -> None:
-        """The whole answer to the request, from ourselves; too late if the agent has left or was told otherwise."""
-        if self._state == "ANSWERING" and not self._transport.is_closing():
-            self._transport.write(data)
-            self.served = True
-            self._answered(True)
+    def reply(self, data: bytes) -> bool:
+        """The whole answer to the request, from ourselves; False if the agent has left or was told otherwise."""
+        if self._state != "ANSWERING" or self._transport.is_closing():
+            return False
+        self._transport.write(data)
+        self.served = True
+        self._answered(True)
+        return True
 
     # Its own life.
 
@@ -174,6 +179,7 @@ class AgentConnection(asyncio.Protocol):
         if self._call is not None:
             self._call.late(self.phase)
         elif self._state == "ANSWERING":
+            self._counts.requests["refused", 503] += 1
             self._refuse(Refused(503, "spool_unavailable", "it cannot be written down now; send it again later"))
         elif self._parser.waits:
             self._counts.requests["refused", 503] += 1
@@ -201,7 +207,7 @@ class AgentConnection(asyncio.Protocol):
         except Refused as refusal:
             self._refusal = refusal
         if fresh and parser.partial:
-            self._began = self._clock()
+            self._began = time.monotonic()
         self._await_request()
         if parser.waits:
             self._transport.pause_reading()
@@ -226,7 +232,7 @@ class AgentConnection(asyncio.Protocol):
             return
         parser = self._parser
         if self._early and not parser.requests and self._refusal is None:
-            data, self._early = self._early, b""
+            data = self._take_early()
             self._transport.resume_reading()
             self._feed(data)
         if parser.requests:
@@ -267,7 +273,7 @@ class AgentConnection(asyncio.Protocol):
             self._linger()
             return
         self._state = "ASKING"
-        self.since = self._began = self._clock()
+        self.since = self._began = time.monotonic()
         self._await_request()
         self._say_go_on()
         if self._parser.requests or self._early or self._refusal is not None or self.closing:
@@ -299,14 +305,20 @@ class AgentConnection(asyncio.Protocol):
         """Whether nothing is being answered or taken in for it, and it was not answered a moment ago."""
         if self._state == "ANSWERING" or self._parser.requests or self._parser.in_body:
             return False
-        return not self.served or self._clock() - self.since > _KEPT_SECONDS
+        return not self.served or time.monotonic() - self.since > _KEPT_SECONDS
 
     def _refuse(self, refusal: Refused) -> None:
         self._transport.write(refusal_bytes(refusal, close=True))
         self._linger()
 
+    def _take_early(self) -> bytes:
+        data, self._early = self._early, b""
+        self._parser.budget.give(len(data))
+        return data
+
     def _end(self) -> None:
-        self._state, self._early, self._call = "ENDING", b"", None
+        self._state, self._call = "ENDING", None
+        self._take_early()
         self._parser.release()
         request, self._request = self._request, None
         if request is not None:

@@ -12,9 +12,12 @@ from collections.abc import Callable
 SMALL = 256 << 10
 """Smaller bodies are not counted."""
 LIMIT = 256 << 20
-"""Four of the largest requests (64 MiB), or sixteen of the largest answers that are kept (16 MiB), or 64 KiB for each
-of 4,096 connections. With both budgets, the bodies once more on their way to an engine, 128 MiB of records and 64 KiB
-of head for each connection that is some 1.2 GiB of the 2 GiB that systemd gives a tap and its recorder."""
+"""Four of the largest requests (64 MiB), or sixteen of the largest answers that are kept (16 MiB). What is sent before
+its turn is counted as well.
+
+With both budgets, the bodies once more on their way to an engine, and 128 MiB of records that is 0.9 GiB. Each of 4,096
+connections may hold 96 KiB of head, a small body, and as much again on the way to an engine or 320 KiB of an answer
+that its agent does not read: 2.6 GiB. systemd gives a tap and its recorder 4 GiB."""
 
 
 class BodyBudget:

@@ -4,8 +4,8 @@ TapError
 ├── Refused                 the tap answers by itself, with this status and an error in OpenAI's format
 ├── UpstreamUnreachable     no connection to the engine could be made
 ├── UpstreamBroke           its connection ended, or spoke no HTTP, before the response was whole
-├── KeysUnusable            a key file that is not there, not ours, or not to be trusted
 ├── InvalidTapSettings      a setting that cannot work
+│   └── KeysUnusable        a key file that is not there, not ours, or not to be trusted
 ├── PortTaken               somebody else listens where the tap should
 └── NumberTaken             another tap of this machine has the number
 """
@@ -33,12 +33,12 @@ class UpstreamBroke(TapError):
     """The engine closed in the middle, or what it sent is no HTTP response."""
 
 
-class KeysUnusable(TapError):
-    """Names the key file, what is wrong with it and what to do."""
-
-
 class InvalidTapSettings(TapError):
     """Names the setting, what is wrong with it and what to write instead."""
+
+
+class KeysUnusable(InvalidTapSettings):
+    """Names the key file, what is wrong with it and what to do."""
 
 
 class PortTaken(TapError):

@@ -107,9 +107,10 @@ class FeedbackDesk:
         """
         self._recorder, self._counts, self._clock = recorder, counts, clock
 
-    def take(self, request: Request, visitor: Visitor, then: Callable[[bytes], None]) -> None:
+    def take(self, request: Request, visitor: Visitor, then: Callable[[bytes], bool]) -> None:
         """Write down what a post reports, and call `then` with the answer once it is known whether the disk has it:
         whoever is told that it was taken must find it again, whatever happens to the tap, its recorder or the power.
+        `then` says whether somebody still waited for the answer; else the report comes again.
         """
         recorder, counts = self._recorder, self._counts
         try:
@@ -122,9 +123,10 @@ class FeedbackDesk:
         data = response_bytes(202, msgspec.json.encode({"object": "list", "data": taken} if listed else taken[0]))
 
         def answer(safe: bool) -> None:
-            counts.requests["feedback", 202 if safe else 503] += 1
-            counts.feedback["accepted" if safe else "unavailable"] += len(told)
-            then(data if safe else refusal_bytes(_unavailable()))
+            heard = then(data if safe else refusal_bytes(_unavailable()))
+            if heard:
+                counts.requests["feedback", 202 if safe else 503] += 1
+            counts.feedback["accepted" if safe and heard else "unavailable"] += len(told)
 
         *others, last = told
         if not visitor.keep:

@@ -18,10 +18,14 @@ from daemon.tap.head_cache import HeadCache
 from daemon.tap.paths import cut_names
 from daemon.tap.request import Head, Request
 
+MAX_HEADER_BYTES = 65_536
+"""Of a request: what nginx and vLLM's server take at most."""
 _SLACK = 65_536
 _UNASKED = 16_384
 """So much of a body is taken in before it is asked whether its sender may come in: a refusal of a small request leaves
 its connection as it was."""
+_MOST_HEADERS = 128
+"""Each takes some hundred bytes of memory, however short it is."""
 _FRAMING = frozenset({b"connection", b"content-length", b"transfer-encoding", b"expect"})
 
 
@@ -31,16 +35,14 @@ class RequestParser:
     def __init__(
         self,
         *,
-        max_header_bytes: int,
         max_body_bytes: int,
         clock: Callable[[], float],
         admit: Callable[[Head], object] = lambda head: None,
         budget: BodyBudget | None = None,
     ) -> None:
         """`admit` refuses a body by its head; `budget` is what all connections hold together."""
-        self._admit, self._budget = admit, budget or BodyBudget()
-        self._max_head, self._max_body = max_header_bytes, max_body_bytes
-        self._clock = clock
+        self._admit, self.budget = admit, budget or BodyBudget()
+        self._max_body, self._clock = max_body_bytes, clock
         self._parser = httptools.HttpRequestParser(self)
         self.requests: deque[Request] = deque()
         self.partial = False
@@ -122,8 +124,8 @@ class RequestParser:
             return
         lower = name.lower()
         self._head_bytes += len(name) + len(value)
-        if self._head_bytes > self._max_head:
-            self._count_head(0)
+        if self._head_bytes > MAX_HEADER_BYTES or len(self._headers) >= _MOST_HEADERS:
+            self._refuse_head()
         if lower in _FRAMING:
             self._frame(lower, value)
         if lower != b"content-length":
@@ -158,7 +160,7 @@ class RequestParser:
         if self._length > self._max_body:
             self._too_large()
         if self._length > SMALL and self._refusal is None:
-            if self._budget.reserve(self._length, self._granted):
+            if self.budget.reserve(self._length, self._granted):
                 self._held = self._length
             else:
                 self.waits = True
@@ -181,7 +183,7 @@ class RequestParser:
             self._forget_body()
 
     def _grow(self, size: int) -> None:
-        if self._budget.take(size):
+        if self.budget.take(size):
             self._held += size
         else:
             self._refusal = no_room()
@@ -194,7 +196,7 @@ class RequestParser:
         self.requests.append(Request(self._made(), body, self._clock(), self._held))
         self._body, self._held = [], 0
         if self.waits:  # all of it came along with its head
-            self._budget.leave(self._granted)
+            self.budget.leave(self._granted)
             self.waits = False
 
     def _made(self) -> Head:
@@ -222,7 +224,7 @@ class RequestParser:
 
     def done_with(self, request: Request) -> None:
         held, request.held = request.held, 0
-        self._budget.give(held)
+        self.budget.give(held)
 
     def _ask(self) -> None:
         """Ask, once, whether the sender of this body may come in, before more of it is taken."""
@@ -237,23 +239,28 @@ class RequestParser:
     def _forget_body(self) -> None:
         if self.waits:
             self.waits = False
-            self._budget.leave(self._granted)
+            self.budget.leave(self._granted)
         held, self._body, self._held = self._held, [], 0
         if held:
-            self._budget.give(held)
+            self.budget.give(held)
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
-        if self._head_bytes > self._max_head and self._refusal is None:
-            self._headers.clear()
-            self._refusal = Refused(431, "headers_too_large", f"request headers above {self._max_head} bytes")
+        if self._head_bytes > MAX_HEADER_BYTES:
+            self._refuse_head()
+
+    def _refuse_head(self) -> None:
+        if self._refusal is None:
+            said = f"request headers above {MAX_HEADER_BYTES} bytes, or more than {_MOST_HEADERS}"
+            self._refusal = Refused(431, "headers_too_large", said)
+        self._headers.clear()
 
     def _count_raw(self, size: int) -> None:
         """llhttp keeps an unfinished header or trailer to itself, so the callbacks alone would bound nothing."""
         self._raw_bytes += size
-        if not self._head_done and self._raw_bytes > self._max_head + _SLACK:
+        if not self._head_done and self._raw_bytes > MAX_HEADER_BYTES + _SLACK:
             self._count_head(self._raw_bytes)
-        elif self._raw_bytes > self._max_head + 2 * self._max_body + _SLACK:
+        elif self._raw_bytes > MAX_HEADER_BYTES + 2 * self._max_body + _SLACK:
             self._too_large()
 
     def _too_large(self) -> None:

@@ -11,21 +11,20 @@ does not exist costs the same, and gets the same answer.
 import base64
 import binascii
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import ipaddress
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 import structlog
 
-from actors.messages.files import writing_whole
-from daemon.tap.errors import KeysUnusable
+from actors.messages.files import alone_with, writing_whole
+from daemon.tap.errors import KeysUnusable, Refused
 from daemon.tap.key_form import PREFIX, Scope
 
 _ID_BYTES, _SECRET_BYTES = 6, 32
@@ -102,10 +101,31 @@ class KeyRing:
         else:
             log.info("keys_read", path=str(self._path), keys=len(self._by_id))
 
-    def find(self, presented: bytes) -> Key | None:
-        """The active key whose text is `presented`; None says nothing of why."""
-        digest, key = self._by_id.get(presented[len(PREFIX) : _ID_END], (_NOBODY, None))
-        same = hmac.compare_digest(hashlib.sha256(presented).digest(), digest)
+    def check(self, headers: Mapping[bytes, bytes], *scopes: Scope) -> Key:
+        """The active key that a request with `headers` (by name in lower case) shows, if it opens any of `scopes`.
+
+        Raises:
+            Refused: it shows none (`missing_key`), one that is not active (`invalid_key`), or one of another scope
+                (`wrong_scope`). On the operators' side an agent's or an environment's key is as good as an unknown one.
+        """
+        shown = presented(headers.get(b"x-evolved-key", b""), headers.get(b"authorization", b""))
+        key = self.find(shown) if shown else None
+        if key is not None and any(opens(key.scope, scope) for scope in scopes):
+            return key
+        if not shown:
+            status, code, what = 401, "missing_key", f"a key of scope {scopes[0]} is needed"
+        elif key is not None and (key.scope in OPERATORS or "agent" in scopes):
+            status, code = 403, "wrong_scope"
+            what = f"this takes a key of scope {scopes[0]}, and {key.id} has {key.scope}"
+        else:
+            status, code, what = 401, "invalid_key", "unknown, revoked or expired (see `evolved keys list`)"
+        where = "show it in x-evolved-key, as a bearer's token or as the password of a login"
+        raise Refused(status, code, f"{what}; {where}; make one with `{how_to(scopes[0])}`", param="x-evolved-key")
+
+    def find(self, text: bytes) -> Key | None:
+        """The active key whose text this is; None says nothing of why."""
+        digest, key = self._by_id.get(text[len(PREFIX) : _ID_END], (_NOBODY, None))
+        same = hmac.compare_digest(hashlib.sha256(text).digest(), digest)
         return key if same and key is not None and key.state(self._clock()) == "active" else None
 
     def _take(self, keys: tuple[Key, ...], seen: tuple[int, int, int]) -> None:
@@ -168,6 +188,11 @@ def presented(own: bytes, authorization: bytes) -> bytes:
     return rest if rest.startswith(PREFIX) else b""
 
 
+def how_to(scope: Scope) -> str:
+    """The command that makes a key of `scope`."""
+    return f"evolved keys add --scope {scope} --tenant NAME"
+
+
 def opens(held: Scope, needed: Scope) -> bool:
     """Whether a key of the scope `held` opens what takes one of `needed`."""
     if held == needed:
@@ -185,26 +210,41 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def check_host(setting: str, host: str, keys: KeyRing | None) -> None:
+    """See that an operators' side on `host`, which is from `setting`, is this machine's alone, or has a key before it.
+
+    Raises:
+        KeysUnusable: others can reach it, and there is no operator's key.
+    """
+    if not is_loopback(host) and (keys is None or not keys.guarded):
+        raise KeysUnusable(
+            f"{setting} {host!r}: others can reach it and it has no admin key; make one with "
+            f"`{how_to('admin')}`, or listen on 127.0.0.1"
+        )
+
+
 def _read(path: Path) -> tuple[tuple[Key, ...], tuple[int, int, int]]:
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
             body = file.read()
     except FileNotFoundError as error:
-        raise KeysUnusable(f"{path}: no such file; make a key with `evolved keys add --tenant NAME`") from error
+        raise KeysUnusable(f"keys: {path}: no such file; make a key with `evolved keys add --tenant NAME`") from error
     except OSError as error:
-        raise KeysUnusable(f"{path}: {error.strerror}; whoever runs tap and daemon must be able to read it") from error
+        raise KeysUnusable(
+            f"keys: {path}: {error.strerror}; whoever runs tap and daemon must be able to read it"
+        ) from error
     if found.st_mode & _OTHERS_WRITE:
-        raise KeysUnusable(f"{path}: others may write to it, and so make keys; chmod 600 {path}")
+        raise KeysUnusable(f"keys: {path}: others may write to it, and so make keys; chmod 600 {path}")
     try:
         read = _decoder.decode(body)
         if read.schema > _SCHEMA:
-            raise KeysUnusable(f"{path}: written by a newer evolved (schema {read.schema}); upgrade this one")
+            raise KeysUnusable(f"keys: {path}: written by a newer evolved (schema {read.schema}); upgrade this one")
         if any(len(bytes.fromhex(key.digest)) != len(_NOBODY) for key in read.keys):
             raise ValueError("a digest is not of 32 bytes")
     except ValueError as error:  # msgspec's errors are among them
         raise KeysUnusable(
-            f"{path}: not a key file ({error}); restore it, or move it away and make new keys"
+            f"keys: {path}: not a key file ({error}); restore it, or move it away and make new keys"
         ) from error
     return read.keys, (found.st_mtime_ns, found.st_size, found.st_ino)
 
@@ -212,24 +252,18 @@ def _read(path: Path) -> tuple[tuple[Key, ...], tuple[int, int, int]]:
 @contextlib.contextmanager
 def _changing(path: Path) -> Iterator[list[Key]]:
     """The keys, to be changed; the file is replaced as a whole at the end, if anything did. One at a time."""
+    new = not path.parent.exists()
     try:
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _give(path.parent, path.parent.parent.stat())
-        directory = os.open(path.parent, os.O_RDONLY)
+        with alone_with(path):
+            if new:
+                _give(path.parent, path.parent.parent.stat())
+            before = read_keys(path) if path.exists() else ()
+            keys = list(before)
+            yield keys
+            if tuple(keys) != before:
+                _replace(path, _File(keys=tuple(keys)))
     except OSError as error:
         raise KeysUnusable(f"{path}: {error.strerror}; give another file, or run as its owner") from error
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX)
-        before = read_keys(path) if path.exists() else ()
-        keys = list(before)
-        yield keys
-        if tuple(keys) != before:
-            _replace(path, _File(keys=tuple(keys)))
-    except OSError as error:
-        raise KeysUnusable(f"{path}: {error.strerror}; give another file, or run as its owner") from error
-    finally:
-        os.close(directory)
 
 
 def _replace(path: Path, content: _File) -> None:

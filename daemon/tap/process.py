@@ -12,7 +12,6 @@ from typing import Any
 
 import anyio
 import uvloop
-from anyio.abc import TaskStatus
 
 from actors.system.notify import Notify
 from daemon.tap.server import Bound, Tap
@@ -23,16 +22,6 @@ _GARBAGE = 20_000
 """Objects made between two looks for cyclic garbage; calls leave next to none."""
 
 
-class _Ready(TaskStatus[Bound]):
-    """Tells the service manager once the tap listens."""
-
-    def __init__(self, notify: Notify) -> None:
-        self._notify = notify
-
-    def started(self, value: Bound | None = None) -> None:
-        self._notify.ready(f"agents on port {value.port}" if value is not None and value.port else "")
-
-
 async def _until_signal(settings: TapSettings, redaction: dict[str, Any] | None, notify: Notify) -> None:
     stop, loop = anyio.Event(), asyncio.get_running_loop()
 
@@ -40,11 +29,14 @@ async def _until_signal(settings: TapSettings, redaction: dict[str, Any] | None,
         notify.stopping()
         stop.set()
 
+    def ready(bound: Bound) -> None:
+        notify.ready(f"agents on port {bound.port}" if bound.port else "")
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
     fed = loop.create_task(_feed(notify, stop))
     try:
-        await Tap(settings, redaction, inherited(os.environ, os.getpid())).run(stop, _Ready(notify))
+        await Tap(settings, redaction, inherited(os.environ, os.getpid())).run(stop, ready)
     finally:
         fed.cancel()
 

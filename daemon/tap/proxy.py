@@ -31,7 +31,7 @@ from daemon.tap.agent import AgentConnection
 from daemon.tap.body_budget import BodyBudget
 from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
 from daemon.tap.feedback import FeedbackDesk
-from daemon.tap.http import refusal_bytes, response_bytes
+from daemon.tap.http import refusal_bytes
 from daemon.tap.metrics import Counts
 from daemon.tap.paths import FEEDBACK, check_path, is_call
 from daemon.tap.recorder import Recorder
@@ -51,7 +51,7 @@ _AUTHORIZED = DROPPED | {b"authorization"}
 # A compressed answer could not be rewritten.
 _PLAIN, _AUTHORIZED_PLAIN = DROPPED | {b"accept-encoding"}, _AUTHORIZED | {b"accept-encoding"}
 
-_NO_CONTENT = response_bytes(204, b"").replace(b"Content-Type: application/json\r\nContent-Length: 0\r\n", b"")
+_NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 log = structlog.get_logger(__name__)
 
@@ -205,6 +205,7 @@ class Call:
         except UpstreamBroke as error:
             self._end("upstream_broke", str(error))
             return
+        reply.fresh = b""  # it would stay in memory for as long as the agent does not read
         if data:
             self._pass_on(data)
         self._busy += time.perf_counter_ns() - began

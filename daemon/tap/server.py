@@ -15,7 +15,6 @@ from typing import Any
 import anyio
 import msgspec
 import structlog
-from anyio.abc import TaskStatus
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
@@ -40,8 +39,6 @@ from daemon.tap.spool import spool_age
 from daemon.tap.upstream import Upstream, bracketed
 
 _BACKLOG = 1024
-MAX_HEADER_BYTES = 65_536
-"""Of a request: what nginx and vLLM's server take at most."""
 _HEALTH_SECONDS = 5.0
 """How often each of several engines is asked for /health."""
 _ROUTES_SECONDS = 0.2
@@ -109,7 +106,8 @@ class Tap:
         registry.register(Figures(Tap._metrics, self))
         self._admin = AdminRoute(registry, door, settings.admin_host)
 
-    async def run(self, stop: anyio.Event, task_status: TaskStatus[Bound] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, stop: anyio.Event, ready: Callable[[Bound], None]) -> None:
+        """Serve until `stop`, and drain; `ready` is told once it listens."""
         written = asyncio.Event()
         async with self._listening() as (listeners, bound), asyncio.TaskGroup() as group:
             recorder = group.create_task(self.spool.run(written))
@@ -125,7 +123,7 @@ class Tap:
                     admin_port=bound.admin_port,
                     upstream=[f"{one.name}={one.authority.decode()}" for one in self.router.upstreams],
                 )
-                task_status.started(bound)
+                ready(bound)
                 await stop.wait()
                 for listener in listeners:
                     listener.close()
@@ -187,7 +185,6 @@ class Tap:
         def make() -> AgentConnection:
             settings = self._settings
             parser = RequestParser(
-                max_header_bytes=MAX_HEADER_BYTES,
                 max_body_bytes=settings.max_body_bytes,
                 clock=time.time,
                 admit=admit,

@@ -24,7 +24,7 @@ from actors.tool_results.runs import invalid
 from actors.tool_results.tool_calls import calls_of
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.engines.checkpoint import open_checkpoint
-from adapters.intake.jsonl import from_chat, from_line, kind_of, to_line
+from adapters.intake.jsonl import from_line, to_line
 from adapters.intake.otlp import wire
 from adapters.intake.tap import exchange_from_raw
 from adapters.live.openapi import document
@@ -55,7 +55,7 @@ def http_request(data: bytes) -> None:
 
 
 def _requests(pieces: list[bytes]) -> tuple[list[tuple[bytes, bytes, bytes]], bool]:
-    parser = RequestParser(max_header_bytes=4096, max_body_bytes=65536, clock=lambda: 0.0)
+    parser = RequestParser(max_body_bytes=65536, clock=lambda: 0.0)
     refused = False
     try:
         for piece in pieces:
@@ -162,12 +162,9 @@ def jsonl(data: bytes) -> None:
     """A line of a file that is imported: what is split at line feeds has none."""
     data = data.replace(b"\n", b" ")
     with contextlib.suppress(AdapterError):
-        if kind_of(data) == "chat":
-            for record in from_chat(data, tenant="t", now=0.0):
-                encode(record)
-        else:
-            record = from_line(data)
-            assert encode(from_line(to_line(record))) == encode(record)
+        for record in from_line(data, tenant="t", now=0.0):
+            (back,) = from_line(to_line(record), tenant="t", now=0.0)
+            assert encode(back) == encode(record)
 
 
 def spool(data: bytes) -> None:

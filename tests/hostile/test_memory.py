@@ -3,7 +3,9 @@ connections that say nothing. And what a web page may not do."""
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,58 @@ def test_answers_that_nobody_reads_are_not_made(rig: Rig) -> None:
     with rig.client(receive_buffer=4096) as client:
         taken = rig.tap.stuff(client, asks)
     assert taken < len(asks) / 2, "the others wait in the client"
+
+
+def test_what_is_sent_before_its_turn_is_held_within_one_bound_for_all(tmp_path: Path) -> None:
+    gate, early = threading.Event(), b"GET /v1/models?%b HTTP/1.1\r\nHost: tap\r\n\r\n" % (b"x" * 60_000)
+    with rig_of(tmp_path, NEVER_SECONDS, constants={"body_budget.LIMIT": MEGA}) as rig, contextlib.ExitStack() as stack:
+        rig.engine.script = lambda asked, line: gate.wait(within()) and echo(asked, line)
+        clients = [stack.enter_context(rig.client()) for _ in range(64)]
+        for client in clients:
+            client.send(b"GET /v1/models HTTP/1.1\r\nHost: tap\r\n\r\n")
+        wait_until(lambda: len(rig.engine.asked) == len(clients), "all are being answered")
+        before = rig.tap.rss()
+        for client in clients:
+            client.send(early)
+            rig.tap.settle()
+        assert rig.tap.rss() - before < 2 * MEGA
+        gate.set()
+        told = [(client.response().status, client.response().status) for client in clients]
+    assert {first for first, _ in told} == {200}, "the request before it is answered"
+    assert {second for _, second in told} == {200, 503}, "those that found no room are told to come again"
+
+
+def test_an_answer_that_is_not_read_holds_little_of_it(tmp_path: Path) -> None:
+    """64 KiB, and the piece that went beyond it: the rest stays with the engine."""
+    body = bytes(8 * MEGA)
+
+    def large(asked: Message, line: Line) -> bool:
+        with contextlib.suppress(OSError):  # the tap closes at the end
+            line.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        return False
+
+    with rig_of(tmp_path, NEVER_SECONDS) as rig, contextlib.ExitStack() as stack:
+        rig.engine.script = large
+        clients = [stack.enter_context(rig.client(receive_buffer=4096)) for _ in range(64)]
+        sizes = [rig.tap.rss()]
+        for client in clients:
+            client.send(b"GET /v1/models HTTP/1.1\r\nHost: tap\r\n\r\n")
+
+        def still() -> bool:
+            time.sleep(0.3)
+            sizes.append(rig.tap.rss())
+            return sizes[-1] - sizes[0] > MEGA and sizes[-1] == sizes[-2]
+
+        wait_until(still, "no more of the answers is taken")
+    assert sizes[-1] - sizes[0] < len(clients) * 384 * 1024
+
+
+def test_a_head_of_many_small_headers_is_refused_as_a_large_one_is(rig: Rig) -> None:
+    """An empty header is of four bytes on the wire and of some hundred in memory."""
+    for number, status in ((128, 200), (10_000, 431)):
+        with rig.client() as client:
+            client.send(b"GET /v1/models HTTP/1.1\r\nHost: tap\r\n" + b"a:\r\n" * (number - 1) + b"\r\n")
+            assert client.response().status == status
 
 
 def test_idle_connections_keep_nobody_out(keyed: tuple[Rig, bytes]) -> None:

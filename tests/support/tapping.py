@@ -85,7 +85,7 @@ async def running_tap(
     )  # fmt: skip
     tap, stop = Tap(told, dict(redaction)), anyio.Event()
     async with anyio.create_task_group() as group:
-        bound = await group.start(lambda *, task_status: tap.run(stop, task_status))
+        bound = await group.start(lambda *, task_status: tap.run(stop, task_status.started))
         yield Rig(tap, bound, tap.place.directory, "https" if told.tls_cert else "http", stop)
         stop.set()
     assert tap._proxy.copies.taken == 0, "what was copied of answers is let go"

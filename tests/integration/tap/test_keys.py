@@ -43,7 +43,7 @@ TABLE: list[tuple[str, str, list[str], tuple[int, str]]] = [
     ("agents", FEEDBACK, [], MISSING),
     ("agents", FEEDBACK, [OWN + "AGENT"], TAKEN),
     ("admin", "/healthz", [], PASSES),
-    ("admin", METRICS, [], INVALID),
+    ("admin", METRICS, [], MISSING),
     ("admin", METRICS, [OWN + "AGENT"], INVALID),
     ("admin", METRICS, [BEARER + "AGENT"], INVALID),
     ("admin", METRICS, [OWN + "TEACH"], SCOPED),

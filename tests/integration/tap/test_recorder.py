@@ -218,6 +218,10 @@ async def test_a_disk_that_takes_nothing_for_long_costs_no_record_and_no_recorde
         gate.unlink()
         kept = await rig.records_until(asked)
         assert len({record.id for record in kept if isinstance(record, Exchange)}) == asked
+        counts = rig.tap.counts
+        await until(lambda: counts.feedback, "the report is counted")
+        assert counts.feedback == {"unavailable": 1}, "whoever was told to come again was not told that it was taken"
+        assert (counts.requests["refused", 503], counts.requests["feedback", 202]) == (1, 0)
         assert (spool.restarts, spool.shed) == (0, 0)
 
 

@@ -11,7 +11,7 @@ import pytest
 from daemon.tap.admission import Admission, DoorSettings, Visitor
 from daemon.tap.conversation import named
 from daemon.tap.errors import InvalidTapSettings
-from daemon.tap.keys import add_key
+from daemon.tap.keys import add_key, check_host
 from tests.support.fakes import Clock
 from tests.unit.daemon.tap.made import request
 
@@ -80,11 +80,11 @@ def test_an_admin_page_for_others_needs_an_admin_key(tmp_path: Path) -> None:
     keys = tmp_path / "keys.json"
     add_key(keys, tenant="acme", scope="agent", now=0.0)
     for at in (door(), door(keys_file=str(keys))):
-        at.check_admin_host("tap.admin_host", "127.0.0.1")
+        check_host("tap.admin_host", "127.0.0.1", at.ring)
         with pytest.raises(InvalidTapSettings, match=r"tap\.admin_host '0\.0\.0\.0'.*evolved keys add --scope admin"):
-            at.check_admin_host("tap.admin_host", "0.0.0.0")
+            check_host("tap.admin_host", "0.0.0.0", at.ring)
     add_key(keys, tenant="acme", scope="admin", now=0.0)
-    door(keys_file=str(keys)).check_admin_host("tap.admin_host", "0.0.0.0")
+    check_host("tap.admin_host", "0.0.0.0", door(keys_file=str(keys)).ring)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ CHANGES = (
 
 def asked(*pieces: bytes) -> tuple[RequestParser, list[Request]]:
     """A parser that has read `pieces`, and what it found in them."""
-    reading = RequestParser(max_header_bytes=1000, max_body_bytes=2000, clock=lambda: 5.0)
+    reading = RequestParser(max_body_bytes=2000, clock=lambda: 5.0)
     for piece in pieces:
         reading.feed(piece)
     found = list(reading.requests)

@@ -12,7 +12,7 @@ LARGE = 2 * SMALL
 
 
 def parser(budget: BodyBudget) -> RequestParser:
-    return RequestParser(max_header_bytes=1000, max_body_bytes=8 * SMALL, clock=lambda: 5.0, budget=budget)
+    return RequestParser(max_body_bytes=8 * SMALL, clock=lambda: 5.0, budget=budget)
 
 
 def test_a_refusal_to_head_has_no_body() -> None:
