@@ -39,12 +39,6 @@ def exchanges(connection: Connection, ids: Sequence[str]) -> list[Exchange]:
     return bodies(connection, select(Calls.body).where(among(Calls.id, ids)).order_by(Calls.id), Exchange)
 
 
-def unjoined_feedback(connection: Connection, since: float = 0.0, limit: int = 10_000) -> list[Feedback]:
-    """Feedback received after `since` that no trajectory has, newest first."""
-    wanted = select(Reports.body).where(Reports.joined == "", Reports.received >= since)
-    return bodies(connection, wanted.order_by(Reports.received.desc(), Reports.id).limit(limit), Feedback)
-
-
 def step_feedback(connection: Connection, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
     """What was said of single steps of `runs`: by trajectory, the step that each report means (by its number, or an
     id of its call) and the report, oldest first. Runs of whose steps nobody said anything are left out."""

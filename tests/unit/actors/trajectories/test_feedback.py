@@ -173,6 +173,22 @@ async def test_a_trajectory_id_that_several_keys_use_means_that_of_the_reports_o
     assert (await bench.store.counts())["feedback_waiting"] == 1, "nobody knows which of the two a grader means"
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_report_that_names_two_runs_is_of_the_one_whose_call_it_names(bench: Bench, late: bool) -> None:
+    named, other = exchange("a", 1), Hints(trajectory_id="t-b")
+    report = said(exchange_id=named.id, trajectory_id="t-b")
+    await bench.see(exchange("b", 0, hints=other), named)
+    if late:
+        runs = await bench.later()
+        await bench.see(report)
+    else:
+        await bench.see(report)
+        await bench.see(exchange("b", 1, hints=other))
+        assert await bench.later(1.0) == [], "its beginning may be on its way"
+        runs = await bench.later()
+    assert {run.goal: await bench.outcome(run) for run in runs} == {"goal of a": 1.0, "goal of b": None}
+
+
 async def test_a_report_of_another_key_finds_the_run_that_alone_has_the_id(bench: Bench) -> None:
     await bench.see(exchange("a", 0, caller="key-a", hints=Hints(trajectory_id="nightly")))
     await bench.see(said(1.0, caller="key-g", trajectory_id="nightly"))
