@@ -59,7 +59,7 @@ def merge(events: Sequence[bytes]) -> Merged:
         elif event.error is not None:
             error = error or error_text(event.error)
     if message is None:
-        return Merged([msgspec.Raw(data) for data in events], False, error or UNKNOWN)
+        return Merged(error=error or UNKNOWN)
     if tokens:
         message[TOKENS] = msgspec.Raw(tokens)
     message["content"] = [_whole(*blocks[index]) for index in sorted(blocks)]

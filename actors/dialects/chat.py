@@ -128,7 +128,7 @@ def merge(events: Sequence[bytes]) -> Merged:
                 choices[part.index] = _Choice(part.index)
             choices[part.index].add(part)
     if not seen:
-        return Merged([msgspec.Raw(data) for data in events], False, error or UNKNOWN)
+        return Merged(error=error or UNKNOWN)
     for data in (*events[:2], *events[-3:]):
         told = FIELDS.decode(data)
         whole |= {name: raw for name, raw in told.items() if name not in _MERGED and raw != NULL}

@@ -26,9 +26,9 @@ TOKEN_ERRORS = (*DECODE_ERRORS, TypeError, ValueError, struct.error)
 class Merged(msgspec.Struct):
     """What became of a stream."""
 
-    body: Any
-    """The response object; the list of events if their form is unknown."""
-    finished: bool
+    body: Any = None
+    """The response object; None if the events are of an unknown form, or of an error alone."""
+    finished: bool = False
     """The stream came to its own end, and the engine did not give up in the middle."""
     error: str = ""
     """What the engine, or the merging, complained of."""

@@ -52,7 +52,7 @@ def merge(events: Sequence[bytes]) -> Merged:
         elif isinstance(event.delta, str) and event.output_index in items:
             _extend(items[event.output_index], event.type, event.delta)
     if body is None:
-        return Merged([], False, error or UNKNOWN)
+        return Merged(error=error or UNKNOWN)
     return Merged({**body, "output": [items[index] for index in sorted(items)]}, False, error)
 
 

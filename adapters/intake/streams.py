@@ -18,28 +18,30 @@ log = structlog.get_logger(__name__)
 def merge(body: bytes, dialect: Dialect | None) -> Merged:
     """The response in the server-sent events of `body`; the list of its events if they cannot be merged."""
     events = _events(body)
-    if dialect is None:
-        return Merged([msgspec.Raw(event) for event in events], bool(events), UNKNOWN)
     found = _merged(events, dialect)
-    # One bad event (a cut end, a comment of a proxy as data) must not cost the others.
-    whole = [event for event in events if parsed(event) is not None] if isinstance(found, str) else events
-    if len(whole) < len(events):
-        found = _merged(whole, dialect)
-        if isinstance(found, Merged):
+    if found.body is None:
+        # One bad event (a cut end, a comment of a proxy as data) must not cost the others.
+        whole = [event for event in events if parsed(event) is not None]
+        found = _merged(whole, dialect) if len(whole) < len(events) else found
+        if found.body is None:
+            found.body = [msgspec.Raw(event) for event in whole]
+        else:
             found.error = found.error or f"{len(events) - len(whole)} events that are no JSON"
-    return Merged([msgspec.Raw(event) for event in whole], False, found) if isinstance(found, str) else found
+    return found
 
 
-def _merged(events: list[bytes], dialect: Dialect) -> Merged | str:
+def _merged(events: list[bytes], dialect: Dialect | None) -> Merged:
     """The response, or why there is none."""
+    if dialect is None:
+        return Merged(finished=bool(events), error=UNKNOWN)
     try:
         return dialect.merge(events)
     except DECODE_ERRORS as error:
-        return f"a stream that cannot be merged: {error}"
+        return Merged(error=f"a stream that cannot be merged: {error}")
     except Exception as error:
         # A bug of ours in one dialect must not cost the answer. Its message may quote what is not redacted yet.
         log.error("stream_not_merged", error=type(error).__name__, where=traceback.format_tb(error.__traceback__)[-1])
-        return f"a stream that cannot be merged: {type(error).__name__}"
+        return Merged(error=f"a stream that cannot be merged: {type(error).__name__}")
 
 
 def _events(body: bytes) -> list[bytes]:
