@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actors.dialects import Dialect, Merged, Tokens, dialect_of, parsed
+from actors.dialects import Dialect, Tokens, dialect_of, parsed
 from actors.dialects.anthropic import TOKENS
 from actors.dialects.form import FIELDS, NULL, TOKEN_ERRORS, Fields, objects, value
 from actors.messages import Exchange, Hints
@@ -46,8 +46,7 @@ def read_call(copy: Exchange, redactor: "Redactor | None" = None, *, encoding: s
         encoding: content encoding of the response.
     """
     dialect = dialect_of(copy.endpoint)
-    opened = _opened(copy, encoding, dialect)
-    request, response, error, finished = _plain(copy.request), opened.body, opened.error, opened.finished
+    request, (response, error) = _plain(copy.request), _opened(copy, encoding, dialect)
     redacted, finds = (), {}
     if redactor is not None:
         clean = redactor.bodies(request, response, error)
@@ -55,18 +54,18 @@ def read_call(copy: Exchange, redactor: "Redactor | None" = None, *, encoding: s
             clean.request, clean.response, clean.error, clean.redacted, clean.finds,
         )  # fmt: skip
     asked, fields = parsed(request, FIELDS.decode) or {}, parsed(response, FIELDS.decode)
-    if response and not copy.streamed and fields is not None:
-        finished = dialect is None or dialect.ended(fields)
-    elif response and not copy.streamed and parsed(response) is None:
-        finished, error = False, copy.error or "response is no JSON"
+    if response and not copy.streamed and parsed(response) is None:
+        error = copy.error or "response is no JSON"
         response = msgspec.json.encode(response.decode("utf-8", "replace"))
     tokens = _tokens(copy, dialect, fields, redacted)
+    ended = not error
     if fields is not None and dialect is not None:
+        ended = dialect.ended(fields)
         response = msgspec.json.encode(_without_unasked(fields, asked))
     exchange = msgspec.structs.replace(
         copy,
         model=_text(value(asked, "model")) or _text(value(fields or {}, "model")),
-        complete=finished and (copy.complete or _left_at_the_end(copy)),
+        complete=ended and (copy.complete or _left_at_the_end(copy)),
         request=request,
         response=response,
         response_id=_text(value(fields or {}, "id")),
@@ -80,19 +79,18 @@ def read_call(copy: Exchange, redactor: "Redactor | None" = None, *, encoding: s
     return redactor.message(exchange) if redactor is not None and redactor.strict else exchange
 
 
-def _opened(copy: Exchange, encoding: str, dialect: Dialect | None) -> Merged:
-    """The response as bytes without its encodings: inflated, and merged if it is a stream."""
+def _opened(copy: Exchange, encoding: str, dialect: Dialect | None) -> tuple[bytes, str]:
+    """The response without its encodings: inflated, and merged if it is a stream; and what is wrong with it."""
     try:
         data = _inflated(copy.response, encoding.strip().lower())
     except (zlib.error, ValueError) as error:
-        return Merged(b"", False, f"response cannot be decompressed: {error}")
+        return b"", f"response cannot be decompressed: {error}"
     if not data:
-        return Merged(b"", copy.complete, "" if copy.complete else copy.error or "no response")
+        return b"", "" if copy.complete else copy.error or "no response"
     if not copy.streamed:
-        return Merged(data, True)
-    merged = merge(data, dialect)
-    merged.body = msgspec.json.encode(merged.body)
-    return merged
+        return data, ""
+    merged, error = merge(data, dialect)
+    return msgspec.json.encode(merged), error
 
 
 def _left_at_the_end(copy: Exchange) -> bool:
