@@ -67,8 +67,8 @@ def _steps_meant(connection: Connection, run: Trajectory, told: list[Feedback]) 
     return meant
 
 
-def find_trajectory(connection: Connection, feedback: Feedback, *, beside: bool = False) -> str:
-    """Id of the closed trajectory that `feedback` means; empty if there is none.
+def find_trajectory(connection: Connection, feedback: Feedback, *, beside: bool = False) -> str | None:
+    """Id of the trajectory that `feedback` means, empty while that is open; None if there is none.
 
     Ids that callers make up may come again: the newest trajectory that had begun when the feedback came is meant; of
     one that several keys of a tenant name, that of its own key.
@@ -76,7 +76,7 @@ def find_trajectory(connection: Connection, feedback: Feedback, *, beside: bool 
     Args:
         beside: it names a call beside the main line, and not one of its steps.
     """
-    mine = Calls.tenant == feedback.tenant, Calls.trajectory_id != "", Calls.beside.is_(beside)
+    mine = Calls.tenant == feedback.tenant, Calls.stitched, Calls.beside.is_(beside)
     newest = (Calls.started <= feedback.received).desc(), Calls.started.desc()
     calls = select(Calls.trajectory_id).where(*mine).order_by(*newest)
     keys = select(Calls.caller).where(*mine, Calls.explicit == lookup(feedback.trajectory_id)).distinct().limit(2)
@@ -89,7 +89,7 @@ def find_trajectory(connection: Connection, feedback: Feedback, *, beside: bool 
         (own, Runs.id, feedback.trajectory_id),
     )  # fmt: skip
     wanted = (question.where(column == lookup(name)).limit(1) for question, column, name in tries if name)
-    return next((found for one in wanted if (found := connection.scalar(one))), "")
+    return next((found for one in wanted if (found := connection.scalar(one)) is not None), None)
 
 
 def calls_beside(connection: Connection, limit: int) -> list[tuple[str, str, str]]:

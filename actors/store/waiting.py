@@ -54,7 +54,7 @@ def place(connection: Connection, said: Feedback) -> Joined | None:
     """
     outcome = said.outcome if said.whole else None
     run = find_trajectory(connection, said)
-    if not run:
+    if run is None:
         run, outcome = find_trajectory(connection, said, beside=True), None
     return Joined(id=said.id, trajectory_id=run, outcome=outcome) if run else None
 

@@ -242,3 +242,14 @@ async def test_a_step_that_is_not_there_is_nobodys(bench: Bench) -> None:
     await bench.see(*CALLS, of_step(trajectory_id="t-a", step=99))
     (run,) = await bench.later()
     assert await labels(bench, run) == ["GOOD"] * 3
+
+
+async def test_a_report_on_an_open_call_is_not_taken_by_an_older_one_with_the_same_id_that_closes_before(
+    bench: Bench,
+) -> None:
+    old, new = (exchange(run, 0, response_id="again", started=at) for run, at in (("a", 100.0), ("b", 500.0)))
+    await bench.see(old)
+    bench.now += 30.0
+    await bench.see(new, said(response_id="again", final=False))
+    runs = [*await bench.later(31.0), *await bench.later()]
+    assert {run.goal: await bench.outcome(run) for run in runs} == {"goal of a": None, "goal of b": 1.0}
