@@ -186,7 +186,7 @@ class Memory:
 
     def rewrite(self, cursor: Cursor) -> None:
         """Put `cursor` in the place of the one of its version; one rename, and the optimizer stays as it is."""
-        write_whole(self.path(cursor.version) / CURSOR, msgspec.json.encode(cursor), sync="directory")
+        write_whole(self.path(cursor.version) / CURSOR, msgspec.json.encode(cursor))
 
     def above(self, newest: int) -> list[str]:
         """Names of what no version was committed for."""

@@ -155,7 +155,7 @@ class Versions:
         Versions(self.directory).read(version, verify=True)
         directory = self.path(version)
         signature = self._key.sign("manifest", (directory / MANIFEST).read_bytes())
-        write_whole(directory / SIGNATURE, f"{signature}\n".encode(), sync="directory")
+        write_whole(directory / SIGNATURE, f"{signature}\n".encode())
 
     def candidate(self, version: int) -> Candidate:
         """The announcement of `version`; the same each time. Raises CheckpointInvalid."""

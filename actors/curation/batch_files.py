@@ -32,7 +32,7 @@ class BatchFiles:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # What agents and users said stands in there: for our own eyes alone.
-            write_whole(path, data, mode=0o600, sync="directory")
+            write_whole(path, data, mode=0o600)
         except OSError as error:
             raise DependencyUnavailable(
                 f"no batch of {len(data)} bytes could be written: {error}; make room where state_dir is"

@@ -2,7 +2,7 @@
 
 from actors.dialects import anthropic, chat, responses
 from actors.dialects.conversation import Conversation, Item, canonical, digest, parsed
-from actors.dialects.form import Dialect, Merged, Tokens
+from actors.dialects.form import Dialect, Tokens
 from actors.dialects.reading import read_conversation
 from actors.messages.dialects import DialectName, dialect_at
 
@@ -18,6 +18,6 @@ def dialect_of(path: str) -> Dialect | None:
 
 
 __all__ = [
-    "DIALECTS", "Conversation", "Dialect", "Item", "Merged", "Tokens", "canonical", "dialect_of", "digest", "parsed",
+    "DIALECTS", "Conversation", "Dialect", "Item", "Tokens", "canonical", "dialect_of", "digest", "parsed",
     "read_conversation",
 ]  # fmt: skip

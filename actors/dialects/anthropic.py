@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from actors.dialects.conversation import parsed
-from actors.dialects.form import NULL, UNKNOWN, Fields, Merged, Tokens, error_text, pack, value
+from actors.dialects.form import NULL, UNKNOWN, Fields, Tokens, error_text, pack, value
 
 TOKENS = "evolved_tokens"
 """The field of a request that asks for tokens, the field of the answer that has them, and the event of a stream."""
@@ -30,7 +30,7 @@ class _Event(msgspec.Struct):
 _EVENT = msgspec.json.Decoder(_Event)
 
 
-def merge(events: Sequence[bytes]) -> Merged:
+def merge(events: Sequence[bytes]) -> tuple[Any, str]:
     message: dict[str, Any] | None = None
     tokens: bytes = b""
     blocks: dict[int, tuple[dict[str, Any], dict[str, list[str]]]] = {}
@@ -59,11 +59,13 @@ def merge(events: Sequence[bytes]) -> Merged:
         elif event.error is not None:
             error = error or error_text(event.error)
     if message is None:
-        return Merged([msgspec.Raw(data) for data in events], False, error or UNKNOWN)
+        return None, error or UNKNOWN
     if tokens:
         message[TOKENS] = msgspec.Raw(tokens)
+    if not stopped:
+        message["stop_reason"] = None
     message["content"] = [_whole(*blocks[index]) for index in sorted(blocks)]
-    return Merged(message, stopped and message.get("stop_reason") is not None and not error, error)
+    return message, error
 
 
 def _whole(block: dict[str, Any], pieces: dict[str, list[str]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from actors.dialects.conversation import dicts
-from actors.dialects.form import FIELDS, NULL, UNKNOWN, Fields, Merged, Tokens, error_text, objects, pack, value
+from actors.dialects.form import FIELDS, NULL, UNKNOWN, Fields, Tokens, error_text, objects, pack, value
 
 _ABORTED = ("abort", "error")
 _MERGED = ("choices", "object", "error")
@@ -114,7 +114,7 @@ class _Choice:
         return made | {"message": message}
 
 
-def merge(events: Sequence[bytes]) -> Merged:
+def merge(events: Sequence[bytes]) -> tuple[Any, str]:
     whole: dict[str, Any] = {}
     choices: dict[int, _Choice] = {}
     error, seen = "", False
@@ -128,20 +128,20 @@ def merge(events: Sequence[bytes]) -> Merged:
                 choices[part.index] = _Choice(part.index)
             choices[part.index].add(part)
     if not seen:
-        return Merged([msgspec.Raw(data) for data in events], False, error or UNKNOWN)
+        return None, error or UNKNOWN
     for data in (*events[:2], *events[-3:]):
         told = FIELDS.decode(data)
         whole |= {name: raw for name, raw in told.items() if name not in _MERGED and raw != NULL}
     made = [choices[index].whole() for index in sorted(choices)]
     whole["object"] = "text_completion" if made and "text" in made[0] else "chat.completion"
     whole["choices"] = made
-    finished = all(choice["finish_reason"] not in (None, *_ABORTED) for choice in made)
-    return Merged(whole, finished and not error, error)
+    return whole, error
 
 
 def ended(body: Fields) -> bool:
-    """The engine did not give up in the middle and answer with what it had."""
-    return not any(value(choice, "finish_reason") in _ABORTED for choice in objects(body, "choices"))
+    """The engine came to an end, and did not give up in the middle and answer with what it had."""
+    ends = (value(choice, "finish_reason") for choice in objects(body, "choices") if "finish_reason" in choice)
+    return all(end not in (None, *_ABORTED) for end in ends)
 
 
 class _Entry(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""What every dialect gives: a merged stream, and the tokens that the engine named. Shared by the dialects' modules.
+"""What every dialect gives: the answer of a stream, and the tokens that the engine named. Shared by their modules.
 
 Values that nobody looks into stay as the bytes that the engine wrote (`msgspec.Raw`): log-probs are most of a response.
 """
@@ -23,17 +23,6 @@ TOKEN_ERRORS = (*DECODE_ERRORS, TypeError, ValueError, struct.error)
 """What reading token fields of an unknown form may raise."""
 
 
-class Merged(msgspec.Struct):
-    """What became of a stream."""
-
-    body: Any
-    """The response object; the list of events if their form is unknown."""
-    finished: bool
-    """The stream came to its own end, and the engine did not give up in the middle."""
-    error: str = ""
-    """What the engine, or the merging, complained of."""
-
-
 class Tokens(msgspec.Struct, frozen=True):
     """The tokens of a response as the engine named them, fields of `Exchange`; all empty if one part is missing, and
     `why_no_tokens` says which."""
@@ -49,12 +38,13 @@ class Tokens(msgspec.Struct, frozen=True):
 class Dialect(Protocol):
     """How one endpoint speaks: a module of this room."""
 
-    def merge(self, events: Sequence[bytes], /) -> Merged:
-        """The data of each server-sent event -> the response. Raises msgspec.DecodeError for what it cannot merge."""
+    def merge(self, events: Sequence[bytes], /) -> tuple[Any, str]:
+        """The data of each server-sent event -> the response, None if they are of an unknown form or of an error alone,
+        and what the engine complained of. Raises msgspec.DecodeError for what it cannot merge."""
         ...
 
     def ended(self, body: Fields, /) -> bool:
-        """Whether the response is whole, and not broken off by the engine."""
+        """Whether the response, merged or not, is whole, and not broken off by the engine."""
         ...
 
     def tokens(self, body: Fields, /) -> Tokens:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from actors.dialects.conversation import dicts
-from actors.dialects.form import FIELDS, NULL, UNKNOWN, Fields, Merged, Tokens, error_text, pack, value
+from actors.dialects.form import FIELDS, NULL, UNKNOWN, Fields, Tokens, error_text, pack, value
 
 _TERMINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _ITEMS = ("response.output_item.added", "response.output_item.done")
@@ -31,14 +31,14 @@ class _Event(msgspec.Struct):
 _EVENT = msgspec.json.Decoder(_Event)
 
 
-def merge(events: Sequence[bytes]) -> Merged:
+def merge(events: Sequence[bytes]) -> tuple[Any, str]:
     """The response that the last event repeats, whatever came before; of a stream that ended too early, what had
     come."""
     for event in map(_EVENT.decode, reversed(events[-3:])):
         if event.type in _TERMINAL and event.response != NULL:
             whole = FIELDS.decode(event.response)
             failed = value(whole, "error")
-            return Merged(whole, ended(whole), error_text(failed) if failed else "")
+            return whole, error_text(failed) if failed else ""
     body: Fields | None = None
     items: dict[int, dict[str, Any]] = {}
     error = ""
@@ -52,8 +52,8 @@ def merge(events: Sequence[bytes]) -> Merged:
         elif isinstance(event.delta, str) and event.output_index in items:
             _extend(items[event.output_index], event.type, event.delta)
     if body is None:
-        return Merged([], False, error or UNKNOWN)
-    return Merged({**body, "output": [items[index] for index in sorted(items)]}, False, error)
+        return None, error or UNKNOWN
+    return {**body, "output": [items[index] for index in sorted(items)]}, error
 
 
 def _extend(item: dict[str, Any], kind: str, delta: str) -> None:

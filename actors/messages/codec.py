@@ -1,7 +1,6 @@
 """Messages to bytes and back: msgpack, one tagged union, errors that name the field."""
 
 from collections.abc import Iterable
-from typing import TypeVar
 
 import msgspec
 
@@ -17,7 +16,6 @@ AnyMessage = (
     | BatchOrder | Candidate | Verdict | Serving | Directive
 )  # fmt: skip
 
-Record = TypeVar("Record", bound=Message)
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessage)
@@ -46,14 +44,9 @@ def decode(data: bytes) -> AnyMessage:
         MalformedMessage: no msgpack, an unknown type, or a field that is missing or of the wrong type.
         UnsupportedSchema: written by a newer schema than ours.
     """
-    return decode_as(_decoder, data)
-
-
-def decode_as(decoder: msgspec.msgpack.Decoder[Record], data: bytes) -> Record:
-    """What `decoder` reads in `data`; raises as `decode`."""
     fault: Exception | None = None
     try:
-        message = decoder.decode(data)
+        message = _decoder.decode(data)
         if message.schema <= SCHEMA:
             return message
     except _UNREADABLE as error:

@@ -11,17 +11,15 @@ import os
 import secrets
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO, Literal
-
-Sync = Literal["none", "file", "directory"]
-"""What is on the disk for sure once it is written: nothing, the content, or the content under its name."""
+from typing import IO
 
 
 @contextlib.contextmanager
-def writing_whole(path: Path, *, mode: int = 0o666, sync: Sync = "file") -> Generator[IO[bytes]]:
+def writing_whole(path: Path, *, mode: int = 0o666, sync: bool = True) -> Generator[IO[bytes]]:
     """A file to write to that gets the name `path` at the end, in the place of what is there; after any exception
-    `path` is as it was. A directory or a device is refused: renaming a file to /dev/null would take it from the whole
-    machine.
+    `path` is as it was. With `sync` it is then on the disk for sure, under its name.
+
+    A directory or a device is refused: renaming a file to /dev/null would take it from the whole machine.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -31,16 +29,16 @@ def writing_whole(path: Path, *, mode: int = 0o666, sync: Sync = "file") -> Gene
         with open(descriptor, "wb") as file:
             yield file
             file.flush()
-            if sync != "none":
+            if sync:
                 os.fsync(descriptor)
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
-    if sync == "directory":
+    if sync:
         fsync(path.parent)
 
 
-def write_whole(path: Path, content: bytes, *, mode: int = 0o666, sync: Sync = "file") -> None:
+def write_whole(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = True) -> None:
     """Give `path` this content; see `writing_whole`."""
     with writing_whole(path, mode=mode, sync=sync) as file:
         file.write(content)

@@ -39,12 +39,6 @@ def exchanges(connection: Connection, ids: Sequence[str]) -> list[Exchange]:
     return bodies(connection, select(Calls.body).where(among(Calls.id, ids)).order_by(Calls.id), Exchange)
 
 
-def unjoined_feedback(connection: Connection, since: float = 0.0, limit: int = 10_000) -> list[Feedback]:
-    """Feedback received after `since` that no trajectory has, newest first."""
-    wanted = select(Reports.body).where(Reports.joined == "", Reports.received >= since)
-    return bodies(connection, wanted.order_by(Reports.received.desc(), Reports.id).limit(limit), Feedback)
-
-
 def step_feedback(connection: Connection, runs: Sequence[Trajectory]) -> dict[str, list[tuple[int, Feedback]]]:
     """What was said of single steps of `runs`: by trajectory, the step that each report means (by its number, or an
     id of its call) and the report, oldest first. Runs of whose steps nobody said anything are left out."""
@@ -73,8 +67,8 @@ def _steps_meant(connection: Connection, run: Trajectory, told: list[Feedback]) 
     return meant
 
 
-def find_trajectory(connection: Connection, feedback: Feedback, *, beside: bool = False) -> str:
-    """Id of the closed trajectory that `feedback` means; empty if there is none.
+def find_trajectory(connection: Connection, feedback: Feedback, *, beside: bool = False) -> str | None:
+    """Id of the trajectory that `feedback` means, empty while that is open; None if there is none.
 
     Ids that callers make up may come again: the newest trajectory that had begun when the feedback came is meant; of
     one that several keys of a tenant name, that of its own key.
@@ -82,7 +76,7 @@ def find_trajectory(connection: Connection, feedback: Feedback, *, beside: bool 
     Args:
         beside: it names a call beside the main line, and not one of its steps.
     """
-    mine = Calls.tenant == feedback.tenant, Calls.trajectory_id != "", Calls.beside.is_(beside)
+    mine = Calls.tenant == feedback.tenant, Calls.stitched, Calls.beside.is_(beside)
     newest = (Calls.started <= feedback.received).desc(), Calls.started.desc()
     calls = select(Calls.trajectory_id).where(*mine).order_by(*newest)
     keys = select(Calls.caller).where(*mine, Calls.explicit == lookup(feedback.trajectory_id)).distinct().limit(2)
@@ -95,7 +89,7 @@ def find_trajectory(connection: Connection, feedback: Feedback, *, beside: bool 
         (own, Runs.id, feedback.trajectory_id),
     )  # fmt: skip
     wanted = (question.where(column == lookup(name)).limit(1) for question, column, name in tries if name)
-    return next((found for one in wanted if (found := connection.scalar(one))), "")
+    return next((found for one in wanted if (found := connection.scalar(one)) is not None), None)
 
 
 def calls_beside(connection: Connection, limit: int) -> list[tuple[str, str, str]]:

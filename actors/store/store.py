@@ -113,7 +113,7 @@ class Store(Database):
 
     open_exchanges = _question(runs.open_exchanges)
     exchanges = _question(runs.exchanges)
-    unjoined_feedback = _question(runs.unjoined_feedback)
+    waiting_feedback = _question(waiting.feedback_for)
     find_trajectory = _question(runs.find_trajectory)
     step_feedback = _question(runs.step_feedback)
     trajectory = _question(runs.trajectory)

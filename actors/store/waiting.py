@@ -1,13 +1,12 @@
-"""Feedback whose trajectory is not known yet: found by the ids that it names when a trajectory with one is written.
-
-The assembler holds such feedback in memory, for a time and up to a number; the rest is found here.
+"""Feedback whose trajectory is not known yet: found by the ids that it names, when a call with one comes and when a
+trajectory with one is written.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, or_, select
 
-from actors.messages import Feedback, Trajectory
+from actors.messages import Exchange, Feedback, Trajectory
 from actors.store.columns import among, lookup
 from actors.store.records import Joined
 from actors.store.runs import bodies, find_trajectory
@@ -33,6 +32,20 @@ def waiting(connection: Connection, calls: Iterable[str]) -> Iterator[str]:
         yield from connection.scalars(select(Reports.id).join(Calls, same).where(mine, column != ""))
 
 
+def feedback_for(connection: Connection, calls: Sequence[Exchange], limit: int) -> list[Feedback]:
+    """Feedback that waits and names one of `calls`, written or not: the newest `limit`, maybe some of other tenants."""
+    told = {
+        Reports.trajectory_id: (call.hints.trajectory_id or call.hints.conversation for call in calls),
+        Reports.custom_id: (call.hints.custom_id for call in calls),
+        Reports.response_id: (call.response_id for call in calls),
+        Reports.exchange_id: (call.id for call in calls),
+    }
+    meant = or_(*(among(column, {lookup(value) for value in values if value}) for column, values in told.items()))
+    return bodies(
+        connection, select(Reports.body).where(meant).order_by(Reports.received.desc()).limit(limit), Feedback
+    )
+
+
 def place(connection: Connection, said: Feedback) -> Joined | None:
     """Where `said` belongs, and the outcome that it tells; None if nothing that it means has closed.
 
@@ -41,7 +54,7 @@ def place(connection: Connection, said: Feedback) -> Joined | None:
     """
     outcome = said.outcome if said.whole else None
     run = find_trajectory(connection, said)
-    if not run:
+    if run is None:
         run, outcome = find_trajectory(connection, said, beside=True), None
     return Joined(id=said.id, trajectory_id=run, outcome=outcome) if run else None
 

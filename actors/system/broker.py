@@ -111,7 +111,7 @@ def prepare(directory: Path, *, store_bytes: int, max_payload: int = _MAX_PAYLOA
     except BrokerFailed:
         one, two = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         login = Credentials(f"nats://{HOST}:{_port(0, told)}", "evolved", one, two)
-        write_whole(told, msgspec.json.encode(login), mode=0o600, sync="none")
+        write_whole(told, msgspec.json.encode(login), mode=0o600, sync=False)
     else:
         _port(login.port, told)
     settings = {
@@ -129,7 +129,7 @@ def prepare(directory: Path, *, store_bytes: int, max_payload: int = _MAX_PAYLOA
             "store_dir": str(directory / "jetstream"), "max_file_store": store_bytes, "sync_interval": _SYNC,
         },
     }  # fmt: skip
-    write_whole(config, json.dumps(settings, indent=2).encode(), mode=0o600, sync="none")
+    write_whole(config, json.dumps(settings, indent=2).encode(), mode=0o600, sync=False)
     return [str(server_binary()), "-c", str(config)]
 
 

@@ -49,7 +49,6 @@ class Assembler(Actor):
         store: Store,
         clock: Callable[[], float],
         serving: Callable[[str, float, float], int] = lambda engine, started, ended: -1,
-        ticks: Callable[[], float] | None = None,
         engine: Engine | None = None,
         engines: Mapping[str, Ask] | None = None,
         processed_logprobs: Collection[str] = (),
@@ -57,10 +56,10 @@ class Assembler(Actor):
     ) -> None:
         """
         Args:
+            clock: seconds that no setting of the wall clock moves, for how long a trajectory has been idle: an hour
+                that is skipped must not close all of them, nor one that comes twice keep them open.
             serving: which weights an engine served from then to then, -1 if unknown (`ServingTimes.version`); asked
                 where the engine's own answer does not say.
-            ticks: seconds that no setting of the clock moves, for how long a trajectory has been idle: an hour that is
-                skipped must not close all of them, nor one that comes twice keep them open. None: `clock`.
             engine: renders what redaction left of a prompt; without one, redacted runs are not trained on.
             engines: ask each how it samples what a request does not speak of; of others it is taken that they do
                 nothing.
@@ -68,17 +67,15 @@ class Assembler(Actor):
                 from (vLLM: `--logprobs-mode processed_logprobs`): there, temperature, top_p, top_k, min_p and penalties
                 do not hinder training.
         """
-        self._defaults = EngineDefaults(engines or {}, ticks or clock)
+        self._defaults = EngineDefaults(engines or {}, clock)
         self._rerender = Rerenderer(engine)
         self._store, self._clock, self._serving = store, clock, serving
         self._processed_logprobs = processed_logprobs
-        self._ticks = ticks or clock
         self._limits = limits or Limits()
         self._stitcher = Stitcher(self._limits)
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why> (calls), side_calls, failed, other_endpoint,
-        duplicate, continued, late_feedback, feedback_evicted, unrendered (redacted calls that no engine
-        rendered)."""
+        duplicate, continued, late_feedback, unrendered (redacted calls that no engine rendered)."""
         self.links: Counter[tuple[Signal, float]] = Counter()
         """Links of closed trajectories by what told of them and how sure it is; ("none", 0.5): a missing beginning."""
 
@@ -89,25 +86,19 @@ class Assembler(Actor):
 
     async def start(self) -> None:
         """Take up what is open in the store."""
-        now = self._ticks()
         self._stitcher = Stitcher(self._limits)
         for run in reversed(await self._store.recent_closed(_REMEMBERED_TRAJECTORIES)):
             self._stitcher.remember_keys(of_run(run), run.id, run.ended)
         for call_id, tenant, run_id in await self._store.calls_beside(_REMEMBERED_TRAJECTORIES):
             self._stitcher.remember_keys([("x", tenant, call_id)], run_id, 0.0)
-        for turn in await self._read(await self._store.open_exchanges(self._limits.max_turns)):
-            self._stitcher.add(turn, now)
-        since = self._clock() - self._limits.feedback_seconds
-        for feedback in reversed(await self._store.unjoined_feedback(since, self._limits.max_feedback)):
-            self._stitcher.hear(feedback, now)
-        _log.info("assembler_started", open_calls=len(self._stitcher), waiting_feedback=self._stitcher.waiting)
+        await self._add(await self._store.open_exchanges(self._limits.max_turns))
+        _log.info("assembler_started", open_calls=len(self._stitcher))
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         """Exchanges first, then what was said of them: within a batch their order means nothing."""
         messages = [received.message for received in batch]
         exchanges = [message for message in messages if isinstance(message, Exchange)]
-        for turn in await self._read([one for one in exchanges if stitchable(one)]):
-            self.counts["duplicate"] += not self._stitcher.add(turn, self._ticks())
+        await self._add([one for one in exchanges if stitchable(one)])
         for exchange in exchanges:
             if not stitchable(exchange):
                 self.counts["other_endpoint" if 0 < exchange.status < 400 else "failed"] += 1
@@ -121,6 +112,13 @@ class Assembler(Actor):
     async def tick(self) -> Result:
         """Close what is due."""
         return self._result([])
+
+    async def _add(self, exchanges: Sequence[Exchange]) -> None:
+        """Take in calls, and what was said of them before they came."""
+        for turn in await self._read(exchanges):
+            self.counts["duplicate"] += not self._stitcher.add(turn, self._clock())
+        for feedback in await self._store.waiting_feedback(exchanges, self._limits.max_feedback):
+            self._stitcher.hear(feedback, self._clock())
 
     async def _read(self, exchanges: Sequence[Exchange]) -> list[ParsedExchange]:
         """What was said, with the tokens and the sampling that their engines tell of."""
@@ -141,18 +139,17 @@ class Assembler(Actor):
         return self._serving(exchange.engine, exchange.started, exchange.started + exchange.duration)
 
     async def _hear(self, feedback: Feedback, records: list[Message]) -> None:
-        if self._stitcher.hear(feedback, self._ticks()):
+        if self._stitcher.hear(feedback, self._clock()):
             return
         joined = await self._store.place(feedback)
         if joined is not None:
-            self._stitcher.forget(feedback.id)
             records.append(joined)
             self.counts["late_feedback"] += 1
 
     def _result(self, records: list[Message]) -> Result:
         """Close what is due, beside `records`."""
         outputs: list[Output] = []
-        for closing in self._stitcher.close_due(self._ticks()):
+        for closing in self._stitcher.close_due(self._clock()):
             self.links.update((link.signal, link.confidence) for link in closing.links.values())
             built = build(closing)
             run = built.run
@@ -170,5 +167,4 @@ class Assembler(Actor):
                 if step.why_not:
                     self.counts[f"untrainable_{step.why_not.replace(' ', '_')}"] += 1
             _log.debug("trajectory_closed", trajectory=run.id, steps=len(run.steps), by=run.closed_by)
-        self.counts["feedback_evicted"] = self._stitcher.feedback_evicted
         return Result(records, outputs)

@@ -18,9 +18,7 @@ users' calls is wrong. What comes for a trajectory that has closed opens one tha
 judged and maybe trained on, and is never changed.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from typing import Literal
 
 import msgspec
@@ -62,9 +60,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Beyond that the oldest trajectories close; a turn takes some 10 KB."""
     max_bytes: int = 512 << 20
     max_feedback: int = 10_000
-    """Waits in memory; beyond that it is found in the store alone."""
-    feedback_seconds: float = 86_400.0
-    """How long feedback waits in memory for its exchange: grading of the same day."""
+    """On open trajectories; what is beyond that joins them when they have closed."""
     remembered: int = 100_000
     """Keys of closed trajectories that are kept to recognise late exchanges."""
 
@@ -95,13 +91,13 @@ class _Open(msgspec.Struct):
 
 
 class Stitcher:
-    """The open turns, their links, and the feedback that waits."""
+    """The open turns, their links, and what was said of them; feedback whose turns are not open waits in the store."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._open: dict[str, _Open] = {}
         self._makers, self._takers, self._said = Index(), Index(), Index()
-        self._feedback: OrderedDict[str, tuple[Feedback, float]] = OrderedDict()
+        self._feedback: dict[str, tuple[Feedback, float]] = {}
         self._closed: Bounded[Key, tuple[str, float]] = Bounded(limits.remembered)
         """(id, end) of the closed trajectory that made it."""
         self._repeated: Bounded[Key, None] = Bounded(limits.remembered)
@@ -109,16 +105,9 @@ class Stitcher:
         self._keys: Bounded[Key, str | None] = Bounded(limits.remembered)
         """Agent key that uses an explicit id; None: several do."""
         self.bytes = 0
-        self.feedback_evicted = 0
-        """Feedback that no exchange claimed in time, or that had to make room; it stays in the store."""
 
     def __len__(self) -> int:
         return len(self._open)
-
-    @property
-    def waiting(self) -> int:
-        """Feedback without its exchange, or whose trajectory is in its grace time."""
-        return len(self._feedback)
 
     def add(self, turn: ParsedExchange, now: float) -> bool:
         """Take in a turn; False if it is here or was. Its record's id says so: engines repeat response ids."""
@@ -136,31 +125,23 @@ class Stitcher:
                 self._keys[key] = turn.caller if self._keys.get(key, turn.caller) == turn.caller else None
         for key in one.taken:
             self._takers.add(key, turn.id)
-        if any(self._takers.count(key) for key in one.made) or any(ends(heard) for heard in self._heard([turn])):
+        if any(self._takers.count(key) for key in one.made) or any(map(ends, self._heard([turn]))):
             one.due = now + self._limits.grace_seconds
         if max(self._makers.count(explicit(turn)), turn.depth + 1) >= self._limits.max_steps:
             one.due = now
         return True
 
     def hear(self, feedback: Feedback, now: float) -> bool:
-        """Take in feedback; True if one of its turns is open, else it waits."""
-        if feedback.id not in self._feedback:
+        """Take in feedback; False if none of its turns is open."""
+        turns = self._meant(feedback)
+        if turns and feedback.id not in self._feedback and len(self._feedback) < self._limits.max_feedback:
             self._feedback[feedback.id] = (feedback, now)
             for key in meant(feedback):
                 self._said.add(key, feedback.id)
-        while len(self._feedback) > self._limits.max_feedback:
-            self.forget(next(iter(self._feedback)))
-            self.feedback_evicted += 1
-        turns = self._meant_turns(feedback)
-        if turns and ends(feedback):
-            self._open[turns[0]].due = min(self._open[turns[0]].due, now + self._limits.grace_seconds)
+        if ends(feedback):
+            for one in map(self._open.__getitem__, turns):
+                one.due = min(one.due, now + self._limits.grace_seconds)
         return bool(turns)
-
-    def forget(self, feedback_id: str) -> None:
-        """The feedback found its place elsewhere."""
-        found = self._feedback.pop(feedback_id, None)
-        for key in meant(found[0]) if found else ():
-            self._said.discard(key, feedback_id)
 
     def close_due(self, now: float) -> list[Closing]:
         """Close what is due: final feedback, idleness, too many steps, too much open."""
@@ -176,7 +157,6 @@ class Stitcher:
                 closings.append(self._close(members, reason))
         while len(self._open) > self._limits.max_turns or self.bytes > self._limits.max_bytes:
             closings.append(self._close(self._component(next(iter(self._open))), "limit"))
-        self._expire(now)
         return closings
 
     def remember(self, turns: Sequence[ParsedExchange], trajectory_id: str) -> None:
@@ -216,8 +196,11 @@ class Stitcher:
                 self._makers.discard(key, turn.id)
             for key in one.taken:
                 self._takers.discard(key, turn.id)
-        for heard in feedback:
-            self.forget(heard.id)
+        heard = {one.id for one in feedback}
+        for said in {found for turn in members for key in named(turn) for found in self._said.get(key)}:
+            if said in heard or not self._meant(self._feedback[said][0]):
+                for key in meant(self._feedback.pop(said)[0]):
+                    self._said.discard(key, said)
         links = {turn_id: link for turn_id, link in found.items() if link is not None}
         return Closing(
             turns=tuple(members), links=links, feedback=tuple(feedback), closed_by=reason, continues=continued
@@ -251,17 +234,18 @@ class Stitcher:
             for turn in turns
             for key in named(turn)
             for found in self._said.get(key)
-            if turn.id in self._named(key, self._feedback[found][0])
+            if turn.id in self._meant(self._feedback[found][0])
         }
         return sorted((self._feedback[key][0] for key in ids), key=lambda f: (f.received, f.id))
 
-    def _meant_turns(self, feedback: Feedback) -> list[str]:
-        return [turn_id for key in meant(feedback) for turn_id in self._named(key, feedback)]
+    def _meant(self, feedback: Feedback) -> set[str]:
+        """The open turns that `feedback` is about, as the store has it (`actors.store.runs.find_trajectory`): those by
+        the first of its names that means any."""
+        return next(filter(None, (self._named(key, feedback) for key in meant(feedback))), set())
 
     def _named(self, key: Key, feedback: Feedback) -> set[str]:
-        """The open turns that `feedback` means by `key`, as the store has it (`actors.store.runs.find_trajectory`): of
-        calls whose response, or own id, came again, the newest that had begun when it was said; of a trajectory that
-        several keys name, those of its own key."""
+        """Of calls whose response, or own id, came again, the newest that had begun when it was said; of a trajectory
+        that several keys name, those of its own key."""
         found = self._makers.get(key)
         if key[0] == "t" and self._keys.get(key, "") is None:
             return {turn_id for turn_id in found if self._open[turn_id].turn.caller == feedback.caller}
@@ -324,13 +308,6 @@ class Stitcher:
     def _sole(self, key: Key) -> str:
         """The open turn that alone has made `key`; empty if there is none, or were several."""
         return "" if key in self._repeated else self._makers.sole(key)
-
-    def _expire(self, now: float) -> None:
-        old = takewhile(lambda one: one[1] + self._limits.feedback_seconds <= now, self._feedback.values())
-        # What means an open turn waits for it, and keeps nobody else.
-        for feedback in [feedback for feedback, _ in old if not self._meant_turns(feedback)]:
-            self.forget(feedback.id)
-            self.feedback_evicted += 1
 
 
 def ends(feedback: Feedback) -> bool:

@@ -17,7 +17,7 @@ class DriftRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def write(self, path: Path) -> None:
         """Make this the drift of all desks that read `path`; atomic, so that no desk reads half of it."""
-        write_whole(path, msgspec.json.encode(self), sync="none")
+        write_whole(path, msgspec.json.encode(self), sync=False)
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -1,13 +1,13 @@
 """A streamed response, merged into the object that the same call without `stream` would have given."""
 
 import traceback
+from typing import Any
 
 import msgspec
 import structlog
 
-from actors.dialects import Dialect, Merged, parsed
+from actors.dialects import Dialect, parsed
 from actors.dialects.conversation import DECODE_ERRORS
-from actors.dialects.form import UNKNOWN
 
 _DONE = b"[DONE]"
 _LINE = b"data: "
@@ -15,31 +15,34 @@ _LINE = b"data: "
 log = structlog.get_logger(__name__)
 
 
-def merge(body: bytes, dialect: Dialect | None) -> Merged:
-    """The response in the server-sent events of `body`; the list of its events if they cannot be merged."""
+def merge(body: bytes, dialect: Dialect | None) -> tuple[Any, str]:
+    """The response in the server-sent events of `body`, the list of its events if they cannot be merged; and what is
+    wrong with it."""
     events = _events(body)
-    if dialect is None:
-        return Merged([msgspec.Raw(event) for event in events], bool(events), UNKNOWN)
-    found = _merged(events, dialect)
+    found, error = _merged(events, dialect)
+    if found is not None:
+        return found, error
     # One bad event (a cut end, a comment of a proxy as data) must not cost the others.
-    whole = [event for event in events if parsed(event) is not None] if isinstance(found, str) else events
+    whole = [event for event in events if parsed(event) is not None]
     if len(whole) < len(events):
-        found = _merged(whole, dialect)
-        if isinstance(found, Merged):
-            found.error = found.error or f"{len(events) - len(whole)} events that are no JSON"
-    return Merged([msgspec.Raw(event) for event in whole], False, found) if isinstance(found, str) else found
+        found, error = _merged(whole, dialect)
+        if found is not None:
+            return found, error or f"{len(events) - len(whole)} events that are no JSON"
+    return [msgspec.Raw(event) for event in whole], error
 
 
-def _merged(events: list[bytes], dialect: Dialect) -> Merged | str:
-    """The response, or why there is none."""
+def _merged(events: list[bytes], dialect: Dialect | None) -> tuple[Any, str]:
+    """The response, or None; what is wrong with it, or why there is none."""
+    if dialect is None:
+        return None, ""
     try:
         return dialect.merge(events)
     except DECODE_ERRORS as error:
-        return f"a stream that cannot be merged: {error}"
+        return None, f"a stream that cannot be merged: {error}"
     except Exception as error:
         # A bug of ours in one dialect must not cost the answer. Its message may quote what is not redacted yet.
         log.error("stream_not_merged", error=type(error).__name__, where=traceback.format_tb(error.__traceback__)[-1])
-        return f"a stream that cannot be merged: {type(error).__name__}"
+        return None, f"a stream that cannot be merged: {type(error).__name__}"
 
 
 def _events(body: bytes) -> list[bytes]:

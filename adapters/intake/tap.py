@@ -1,6 +1,6 @@
-"""From what the tap copied to an `Exchange`, in the recorder: nothing of it has touched a disk yet.
+"""What the tap copied of a call is read, in the recorder: nothing of it has touched a disk yet.
 
-    RawExchange -> inflate -> merge the stream -> redact both bodies -> read tokens and names -> Exchange
+    inflate -> merge the stream -> redact both bodies -> read tokens and names
 
 It never loses a record: what cannot be read becomes an `Exchange` with `error` set and the body as text. A stream is
 redacted after it was merged: a secret that came in pieces is whole by then. What nobody looks into is copied and not
@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from actors.dialects import Dialect, Merged, Tokens, dialect_of, parsed
+from actors.dialects import Dialect, Tokens, dialect_of, parsed
 from actors.dialects.anthropic import TOKENS
 from actors.dialects.form import FIELDS, NULL, TOKEN_ERRORS, Fields, objects, value
 from actors.messages import Exchange, Hints
 from actors.messages.dialects import dialect_at
-from actors.messages.raw import RawExchange
 from actors.messages.traffic import Part
 from adapters.intake.sampling import read_sampling
 from adapters.intake.streams import merge
@@ -39,12 +38,15 @@ _NULL_UNASKED = ("logprobs", "input_messages", "output_messages")
 """Those that stand in an answer whoever asked, empty."""
 
 
-def exchange_from_raw(raw: RawExchange, redactor: "Redactor | None" = None) -> Exchange:
-    """What the agent saw in `raw`, as far as it can be read, without what `redactor` takes out; has the record's id."""
-    streamed = raw.content_type[:17].lower() == "text/event-stream"
-    dialect = dialect_of(raw.path)
-    opened = _opened(raw, streamed, dialect)
-    request, response, error, finished = _plain(raw.request), opened.body, opened.error, opened.finished
+def read_call(copy: Exchange, redactor: "Redactor | None" = None, *, encoding: str = "") -> Exchange:
+    """What the agent saw in a call, as far as it can be read, without what `redactor` takes out.
+
+    Args:
+        copy: as the tap makes it: bodies as they went by, `error` says why it is not complete.
+        encoding: content encoding of the response.
+    """
+    dialect = dialect_of(copy.endpoint)
+    request, (response, error) = _plain(copy.request), _opened(copy, encoding, dialect)
     redacted, finds = (), {}
     if redactor is not None:
         clean = redactor.bodies(request, response, error)
@@ -52,33 +54,24 @@ def exchange_from_raw(raw: RawExchange, redactor: "Redactor | None" = None) -> E
             clean.request, clean.response, clean.error, clean.redacted, clean.finds,
         )  # fmt: skip
     asked, fields = parsed(request, FIELDS.decode) or {}, parsed(response, FIELDS.decode)
-    if response and not streamed and fields is not None:
-        finished = dialect is None or dialect.ended(fields)
-    elif response and not streamed and parsed(response) is None:
-        finished, error = False, raw.problem or "response is no JSON"
+    if response and not copy.streamed and parsed(response) is None:
+        error = copy.error or "response is no JSON"
         response = msgspec.json.encode(response.decode("utf-8", "replace"))
-    tokens = _tokens(raw, dialect, fields, redacted)
-    if fields is not None and raw.tokens_requested:
+    tokens = _tokens(copy, dialect, fields, redacted)
+    ended = not error
+    if fields is not None and dialect is not None:
+        ended = dialect.ended(fields)
         response = msgspec.json.encode(_without_unasked(fields, asked))
-    exchange = Exchange(
-        id=raw.id,
-        tenant=raw.tenant,
-        endpoint=raw.path,
-        engine=raw.engine,
+    exchange = msgspec.structs.replace(
+        copy,
         model=_text(value(asked, "model")) or _text(value(fields or {}, "model")),
-        started=raw.received,
-        duration=max(0.0, raw.finished - raw.received),
-        status=raw.status,
-        streamed=streamed,
-        complete=finished and (raw.complete or _left_at_the_end(raw, streamed)),
+        complete=ended and (copy.complete or _left_at_the_end(copy)),
         request=request,
         response=response,
         response_id=_text(value(fields or {}, "id")),
         sampling=read_sampling(lambda name: value(asked, name)),
-        hints=_hints(raw.hints, asked),
+        hints=_hints(copy.hints, asked),
         error=error,
-        source=raw.source,
-        caller=raw.caller,
         redacted=redacted,
         finds=finds,
         **msgspec.structs.asdict(tokens),
@@ -86,25 +79,24 @@ def exchange_from_raw(raw: RawExchange, redactor: "Redactor | None" = None) -> E
     return redactor.message(exchange) if redactor is not None and redactor.strict else exchange
 
 
-def _opened(raw: RawExchange, streamed: bool, dialect: Dialect | None) -> Merged:
-    """The response as bytes without its encodings: inflated, and merged if it is a stream."""
+def _opened(copy: Exchange, encoding: str, dialect: Dialect | None) -> tuple[bytes, str]:
+    """The response without its encodings: inflated, and merged if it is a stream; and what is wrong with it."""
     try:
-        data = _inflated(raw.response, raw.content_encoding.strip().lower())
+        data = _inflated(copy.response, encoding.strip().lower())
     except (zlib.error, ValueError) as error:
-        return Merged(b"", False, f"response cannot be decompressed: {error}")
+        return b"", f"response cannot be decompressed: {error}"
     if not data:
-        return Merged(b"", raw.complete, "" if raw.complete else raw.problem or "no response")
-    if not streamed:
-        return Merged(data, True)
-    merged = merge(data, dialect)
-    merged.body = msgspec.json.encode(merged.body)
-    return merged
+        return b"", "" if copy.complete else copy.error or "no response"
+    if not copy.streamed:
+        return data, ""
+    merged, error = merge(data, dialect)
+    return msgspec.json.encode(merged), error
 
 
-def _left_at_the_end(raw: RawExchange, streamed: bool) -> bool:
+def _left_at_the_end(copy: Exchange) -> bool:
     """The agent had the last event and did not wait for the end of the body: the openai package closes at `[DONE]`,
     and where the engine sends the last chunk of the body a moment later, that is before it."""
-    return streamed and raw.problem == "client_left"
+    return copy.streamed and copy.error == "client_left"
 
 
 def _plain(request: bytes) -> bytes:
@@ -130,14 +122,14 @@ def _inflated(data: bytes, encoding: str) -> bytes:
     return plain
 
 
-def _tokens(raw: RawExchange, dialect: Dialect | None, fields: Fields | None, redacted: tuple[Part, ...]) -> Tokens:
+def _tokens(copy: Exchange, dialect: Dialect | None, fields: Fields | None, redacted: tuple[Part, ...]) -> Tokens:
     """The response's tokens, those of what was taken out masked: ids decode back to it. Of a redacted prompt there are
     none; whoever has a tokenizer may render what is left of it."""
-    if fields is None or raw.status >= 400:
+    if fields is None or copy.status >= 400:
         return Tokens(why_no_tokens="no response")
     if dialect is None:
         return Tokens(why_no_tokens="no conversation")
-    if redacted and dialect_at(raw.path) != "chat":
+    if redacted and dialect_at(copy.endpoint) != "chat":
         return Tokens(why_no_tokens=f"redacted {redacted[0]}")
     if "prompt" in redacted:
         fields = {**fields, "prompt_token_ids": msgspec.Raw(b"[]")}
@@ -149,7 +141,7 @@ def _tokens(raw: RawExchange, dialect: Dialect | None, fields: Fields | None, re
 
 
 def _without_unasked(body: Fields, request: Fields) -> Fields:
-    """The response without what only the tap had asked for: it is packed already, and as JSON it is ten times the size.
+    """The response without what the agent had not asked for: it is packed already, and as JSON ten times the size.
     What stands there unasked, if empty, stays so."""
     unasked = {name for name, asked_by in _ASKED_BY.items() if asked_by not in request}
     shown = _without(unasked, body)

@@ -105,7 +105,7 @@ class Recordings:
         with self._lock:
             path = self._directory / f"{digest}.json"
             try:
-                write_whole(path, data, sync="none")
+                write_whole(path, data, sync=False)
             except OSError:
                 self.counts["failed"] += 1
                 return

@@ -180,8 +180,8 @@ class Daemon:
         assembler = Assembler(
             limits=Limits(idle_seconds=60.0 * config.runs.idle_minutes),
             processed_logprobs=[one.name for one in config.engines if one.logprobs == "processed"],
-            store=self.store, clock=self.clock, serving=self.times.version,
-            ticks=time.monotonic, engine=engines[next(iter(engines))],
+            store=self.store, clock=time.monotonic, serving=self.times.version,
+            engine=engines[next(iter(engines))],
             engines={name: one.sampling_defaults for name, one in engines.items()},
         )  # fmt: skip
         self.act(assembler, shown.assembler_figures)

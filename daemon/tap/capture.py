@@ -1,12 +1,12 @@
 """The copy of a call that the recorder gets.
 
-Nothing in here understands a response: that is the recorder's work.
+Nothing in here understands a response: that is the recorder's work, in `adapters.intake.tap`. It takes time that an
+agent would wait for.
 """
 
 import os
 
-from actors.messages import Hints
-from actors.messages.raw import RawExchange
+from actors.messages import Exchange, Hints
 from daemon.tap.admission import Visitor
 from daemon.tap.reply import ReplyParser
 from daemon.tap.request import Head, Request
@@ -33,50 +33,48 @@ def record(
     reply: ReplyParser,
     *,
     engine: str,
-    asked: bool,
     status: int,
     finished: float,
     problem: str,
-) -> RawExchange:
-    """The record of a call that has ended: token fields were `asked` for, `status` is what the client saw."""
+) -> Exchange:
+    """The record of a call that has ended; `status` is what the client saw, 502 and 504 may be the tap's own."""
     body, pieces = request.body, reply.body
     if len(body) > MAX_CAPTURE_BYTES:
         body, problem = b"", problem or "request_too_large"
     if reply.overflow:
         problem = problem or "response_too_large"
-    return RawExchange(
+    return Exchange(
         id=record_id,
         tenant=visitor.tenant,
         engine=engine,
-        path=request.head.path.decode("latin-1"),
+        endpoint=request.head.path.decode("latin-1"),
         request=body,
-        tokens_requested=asked,
         status=status,
         response=pieces[0] if len(pieces) == 1 else b"".join(pieces),
-        content_type=reply.head.content_type,
-        content_encoding=reply.head.content_encoding,
-        received=request.received,
-        finished=finished,
+        streamed=reply.head.content_type[:17].lower() == "text/event-stream",
+        started=request.received,
+        duration=max(0.0, finished - request.received),
         complete=not problem,
-        problem=problem,
+        error=problem,
         hints=hints(request.head),
         caller=visitor.caller,
     )
 
 
-def mirrored(record_id: str, request: Request, visitor: Visitor) -> RawExchange:
+def mirrored(record_id: str, request: Request, visitor: Visitor) -> Exchange:
     """The record of a request that a proxy has copied: nobody saw its answer."""
     small = len(request.body) <= MAX_CAPTURE_BYTES
-    return RawExchange(
+    return Exchange(
         id=record_id,
         tenant=visitor.tenant,
-        path=request.head.path.decode("latin-1"),
+        endpoint=request.head.path.decode("latin-1"),
         request=request.body if small else b"",
+        response=b"",
         status=0,
-        received=request.received,
-        finished=request.received,
+        started=request.received,
+        duration=0.0,
         complete=small,
-        problem="mirrored",
+        error="mirrored",
         hints=hints(request.head),
         source="mirror",
         caller=visitor.caller,

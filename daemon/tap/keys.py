@@ -269,7 +269,7 @@ def _changing(path: Path) -> Iterator[list[Key]]:
 def _replace(path: Path, content: _File) -> None:
     owner = path.stat() if path.exists() else path.parent.stat()
     mode = stat.S_IMODE(owner.st_mode) if path.exists() else 0o600
-    with writing_whole(path, mode=0o600, sync="directory") as file:
+    with writing_whole(path, mode=0o600) as file:
         _give(file.fileno(), owner)
         os.fchmod(file.fileno(), mode)
         file.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")

@@ -69,7 +69,7 @@ class Place:
         self._free()
         if self._told is not None and self._lock >= 0:
             with contextlib.suppress(OSError):
-                write_whole(self.directory / "tap.json", msgspec.json.encode(self._told), sync="none")
+                write_whole(self.directory / "tap.json", msgspec.json.encode(self._told), sync=False)
                 self._told = None
 
     def leave(self) -> None:

@@ -311,12 +311,11 @@ class Call:
                 self._visitor,
                 self._reply,
                 engine=self._upstream.name,
-                asked=self._hidden is not None,
                 status=status,
                 finished=time.time(),
                 problem=problem,
             )
-            if proxy.recorder.offer(record):
+            if proxy.recorder.offer(record, encoding=self._reply.head.content_encoding):
                 proxy.counts.keep(record.tenant, len(record.request) + len(record.response))
         except Exception:
             # The copy may fail in any way; the agent's answer does not depend on it.

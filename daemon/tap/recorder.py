@@ -24,9 +24,18 @@ from typing import cast
 import msgspec
 import structlog
 
-from actors.messages import Feedback, Message, encode
-from actors.messages.raw import decode_raw
-from daemon.tap.recorder_wire import HEAD, RECORDERS_ENDED, UNREADABLE, Order, Progress, progress_decoder
+from actors.messages import Exchange, Feedback
+from daemon.tap.recorder_wire import (
+    HEAD,
+    RECORDERS_ENDED,
+    UNREADABLE,
+    Copied,
+    Order,
+    Progress,
+    decode_copied,
+    decode_progress,
+    encode_copied,
+)
 from daemon.tap.spool import MAX_PAYLOAD
 
 _KEPT_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR", "LD_LIBRARY_PATH")
@@ -113,12 +122,12 @@ class Recorder:
         free = not self._closing and self.waiting_bytes < self._memory
         return free and self.progress.healthy and not self.progress.full
 
-    def offer(self, record: Message, then: Then | None = None) -> bool:
+    def offer(self, record: Exchange | Feedback, then: Then | None = None, *, encoding: str = "") -> bool:
         """Take a record; False if it was shed. `then` is called as soon as it is known whether it is on disk for good:
         with True only if no record at all was lost since. With False whoever waits has it sent again, under the same
         id.
         """
-        data = encode(record)
+        data = encode_copied(Copied(record, encoding))
         if self._closing or len(data) > MAX_PAYLOAD or self.waiting_bytes + len(data) > self._memory:
             self.shed_memory += 1
             return False
@@ -307,7 +316,7 @@ class _Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            self._on_progress(progress_decoder.decode(line))
+            self._on_progress(decode_progress(line))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._on_end()
@@ -320,7 +329,8 @@ class _Link(asyncio.Protocol):
 
 
 def _without_bodies(data: bytes) -> bytes:
-    raw = decode_raw(data)
-    if isinstance(raw, Feedback):
-        return encode(msgspec.structs.replace(raw, text=UNREADABLE))
-    return encode(msgspec.structs.replace(raw, request=b"", response=b"", complete=False, problem=RECORDERS_ENDED))
+    record = decode_copied(data).record
+    if isinstance(record, Feedback):
+        return encode_copied(Copied(msgspec.structs.replace(record, text=UNREADABLE)))
+    head = msgspec.structs.replace(record, request=b"", response=b"", complete=False, error=RECORDERS_ENDED)
+    return encode_copied(Copied(head))

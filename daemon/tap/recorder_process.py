@@ -25,10 +25,9 @@ import structlog
 
 from actors.messages import Exchange, Feedback, encode
 from actors.messages.dialects import dialect_at
-from actors.messages.raw import RawExchange, decode_raw
-from adapters.intake.tap import exchange_from_raw
+from adapters.intake.tap import read_call
 from daemon.logs import configure
-from daemon.tap.recorder_wire import HEAD, RECORDERS_ENDED, UNREADABLE, Order, Progress
+from daemon.tap.recorder_wire import HEAD, RECORDERS_ENDED, UNREADABLE, Copied, Order, Progress, decode_copied
 from daemon.tap.spool import Record, SpoolWriter
 
 if TYPE_CHECKING:
@@ -201,27 +200,29 @@ class RecorderProcess:
 
     def _finished(self, payload: bytes) -> bytes:
         """The record for the spool. Of one that takes too long, or that we fail over, all but its bodies."""
-        raw = decode_raw(payload)
-        record, why = self._tried(raw, len(payload))
+        copied = decode_copied(payload)
+        copy = copied.record
+        record, why = self._tried(copied, len(payload))
         if record is None:
-            record = self._left_out(raw, why)
-        if isinstance(record, Exchange) and isinstance(raw, RawExchange):
+            record = self._left_out(copy, why)
+        if isinstance(record, Exchange) and isinstance(copy, Exchange):
             self._redacted += bool(record.redacted)
-            if why or (record.error and raw.complete and raw.status < 400):
-                self._unreadable[dialect_at(raw.path) or "other"] += 1
+            if why or (record.error and copy.complete and copy.status < 400):
+                self._unreadable[dialect_at(copy.endpoint) or "other"] += 1
         else:
-            self._redacted += record is not raw
+            self._redacted += record is not copy
         return encode(record)
 
-    def _tried(self, raw: RawExchange | Feedback, size: int) -> tuple[Exchange | Feedback | None, str]:
+    def _tried(self, copied: Copied, size: int) -> tuple[Exchange | Feedback | None, str]:
         """The record, or None and why not."""
-        if isinstance(raw, RawExchange) and raw.problem == RECORDERS_ENDED:
+        record = copied.record
+        if isinstance(record, Exchange) and record.error == RECORDERS_ENDED:
             return None, "recorders ended over it"
         try:
             # Of CPU time, so that a busy machine costs nobody a record; the regex engine looks for signals too.
             signal.setitimer(signal.ITIMER_VIRTUAL, _COSTS[0] + _COSTS[1] * size / 1e6)
             try:
-                return self._read(raw), ""
+                return self._read(record, copied.encoding), ""
             finally:
                 signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
         except _TooCostly:
@@ -230,18 +231,18 @@ class RecorderProcess:
         except Exception as error:
             # Its message may quote what is not redacted yet.
             where = traceback.format_tb(error.__traceback__)[-1]
-            log.error("record_unreadable", id=raw.id, error=type(error).__name__, where=where)
+            log.error("record_unreadable", id=record.id, error=type(error).__name__, where=where)
             return None, f"a bug in reading it: {type(error).__name__}"
 
-    def _read(self, raw: RawExchange | Feedback) -> Exchange | Feedback:
-        if isinstance(raw, RawExchange):
-            return exchange_from_raw(raw, self._redactor)
-        return raw if self._redactor is None else self._redactor.feedback(raw)
+    def _read(self, copy: Exchange | Feedback, encoding: str = "") -> Exchange | Feedback:
+        if isinstance(copy, Exchange):
+            return read_call(copy, self._redactor, encoding=encoding)
+        return copy if self._redactor is None else self._redactor.feedback(copy)
 
-    def _left_out(self, raw: RawExchange | Feedback, why: str) -> Exchange | Feedback:
-        if isinstance(raw, Feedback):
-            return msgspec.structs.replace(self._read(msgspec.structs.replace(raw, text="")), text=UNREADABLE)
-        bare = exchange_from_raw(msgspec.structs.replace(raw, request=b"", response=b""), self._redactor)
+    def _left_out(self, copy: Exchange | Feedback, why: str) -> Exchange | Feedback:
+        if isinstance(copy, Feedback):
+            return msgspec.structs.replace(self._read(msgspec.structs.replace(copy, text="")), text=UNREADABLE)
+        bare = self._read(msgspec.structs.replace(copy, request=b"", response=b""))
         return msgspec.structs.replace(
             bare, complete=False, error=why, redacted=("prompt", "response"), finds={"unreadable": 1}
         )

@@ -1,7 +1,7 @@
 """What tap and recorder say to each other over their socket.
 
 tap -> recorder: frames of `[u32 length][16-byte id][payload]`; the first payload is the `Order` in JSON, all others are
-records.
+`Copied`.
 recorder -> tap: lines of JSON, each a `Progress` since the recorder's start.
 """
 
@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 
+from actors.messages import Exchange, Feedback
+
 HEAD = struct.Struct("<I16s")
 RECORDERS_ENDED = "recorders_ended"
-"""`problem` of a call of which the tap sends the head alone: recorders ended over it as it was."""
+"""`error` of a call of which the tap sends the head alone: recorders ended over it as it was."""
 UNREADABLE = "[REDACTED:unreadable]"
 """In place of words that could not be searched."""
 
@@ -26,6 +28,16 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     disk_bytes: int
     redaction: dict[str, Any] = {}
     """Fields of `adapters.redaction.RedactionSettings`."""
+
+
+class Copied(msgspec.Struct, frozen=True, array_like=True):
+    """A record as the tap has it, with what its sender wrote: none of it is for the disk."""
+
+    record: Exchange | Feedback
+    """Of a call what the tap knows without understanding it: its bodies are as they went by, de-chunked, `error` says
+    why it is not complete, and the hints are those of the head."""
+    encoding: str = ""
+    """Content encoding of the response."""
 
 
 class Progress(msgspec.Struct, kw_only=True):
@@ -47,4 +59,6 @@ class Progress(msgspec.Struct, kw_only=True):
     full: bool = False
 
 
-progress_decoder = msgspec.json.Decoder(Progress)
+encode_copied = msgspec.msgpack.Encoder().encode
+decode_copied = msgspec.msgpack.Decoder(Copied).decode
+decode_progress = msgspec.json.Decoder(Progress).decode

@@ -304,7 +304,7 @@ class SpoolReader:
 
     def _remember(self, segment: str, offset: int) -> None:
         cursor = msgspec.json.encode(Cursor(segment, offset, self.sequence))
-        write_whole(self.directory / "cursor", cursor, sync="none")
+        write_whole(self.directory / "cursor", cursor, sync=False)
 
     def _rest(self) -> Iterator[Record]:
         """The whole records that follow in this segment."""

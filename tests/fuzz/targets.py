@@ -17,7 +17,6 @@ from actors.messages import Exchange, Step, ToolCall, Trajectory, decode, encode
 from actors.messages.codec import decode_batch
 from actors.messages.errors import MessageError
 from actors.messages.manifest import Manifest, bad_file
-from actors.messages.raw import RawExchange, decode_raw
 from actors.ports.errors import AdapterError, CheckpointRefused, LiveApiMalformed
 from actors.ports.parsed_calls import offered
 from actors.tool_results.runs import invalid
@@ -26,7 +25,7 @@ from actors.trajectories.parsed_exchange import read_turn
 from adapters.engines.checkpoint import open_checkpoint
 from adapters.intake.jsonl import from_line, to_line
 from adapters.intake.otlp import wire
-from adapters.intake.tap import exchange_from_raw
+from adapters.intake.tap import read_call
 from adapters.live.openapi import document
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.errors import ConfigError
@@ -34,6 +33,7 @@ from daemon.settings import reading
 from daemon.tap.errors import Refused, UpstreamBroke
 from daemon.tap.feedback import read_feedback
 from daemon.tap.http import RequestParser
+from daemon.tap.recorder_wire import Copied, decode_copied, encode_copied
 from daemon.tap.reply import ReplyParser
 from daemon.tap.spool import Record, SpoolReader, frame
 from daemon.tap.token_fields import Hidden, ResponseFilter, with_tokens
@@ -119,13 +119,10 @@ def conversation(data: bytes) -> None:
     """A call in each dialect, plain and streamed: from the spool to the turn that the assembler sees."""
     request, _, response = data.partition(_SPLIT)
     for path in PATHS:
-        for kind in ("application/json", "text/event-stream"):
-            raw = RawExchange(
-                id="x", path=path, request=request, response=response, status=200, content_type=kind, received=1.0,
-                finished=2.0, tokens_requested=True,
-            )  # fmt: skip
-            assert decode_raw(encode(raw)) == raw
-            exchange = exchange_from_raw(raw)
+        for streamed in (False, True):
+            copy = _copied(request, response, streamed=streamed, endpoint=path)
+            assert decode_copied(encode_copied(Copied(copy))).record == copy
+            exchange = read_call(copy)
             assert decode(encode(exchange)) == exchange
             read_turn(exchange)
 
@@ -133,15 +130,19 @@ def conversation(data: bytes) -> None:
 def redaction(data: bytes) -> None:
     """A call without its secrets, and once more: what was taken out leaves nothing to find."""
     request, _, response = data.partition(_SPLIT)
-    for kind in ("application/json", "text/event-stream"):
-        raw = RawExchange(
-            id="x", path=PATHS[0], request=request, response=response, status=200, content_type=kind, received=1.0,
-            finished=2.0, content_encoding="gzip" if response[:2] == b"\x1f\x8b" else "",
-        )  # fmt: skip
-        clean = exchange_from_raw(raw, _redactor())
+    for streamed in (False, True):
+        copy = _copied(request, response, streamed=streamed)
+        clean = read_call(copy, _redactor(), encoding="gzip" if response[:2] == b"\x1f\x8b" else "")
         encode(clean)
         _redactor().message(clean)
     _redactor().text(data.decode("utf-8", "replace"))
+
+
+def _copied(request: bytes, response: bytes, *, streamed: bool = False, endpoint: str = PATHS[0]) -> Exchange:
+    return Exchange(
+        id="x", endpoint=endpoint, request=request, response=response, status=200, streamed=streamed, started=1.0,
+        duration=1.0,
+    )  # fmt: skip
 
 
 @cache
@@ -180,9 +181,6 @@ def spool(data: bytes) -> None:
         assert found[0] == b"one"
         if _MARK not in data:
             assert b"two" in found
-    with contextlib.suppress(MessageError):
-        record = decode_raw(data)
-        assert decode_raw(encode(record)) == record
 
 
 def message(data: bytes) -> None:
@@ -260,7 +258,6 @@ _RESPONSES = {"id": "r", "status": "completed", "output": [{"type": "message", "
 def seeds(target: str) -> list[bytes]:
     """What a mutation begins with: one well-formed input or two of each format."""
     chat, answer = json.dumps(_CHAT).encode(), json.dumps(_ANSWER).encode()
-    raw = RawExchange(id="x", path=PATHS[0], request=chat, response=answer, status=200, received=1.0, finished=2.0)
     exchange = Exchange(id="x", started=1.0, duration=1.0, status=200, endpoint="chat", request=chat, response=answer)
     told = json.dumps({"messages": [*_CHAT["messages"], {"role": "assistant", "content": "x"}]}).encode()
     header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
@@ -286,7 +283,7 @@ def seeds(target: str) -> list[bytes]:
             b"\n\x04\x12\x02\n\x00",
         ],
         "jsonl": [told, json.dumps({**json.loads(told), "outcome": 1}).encode(), to_line(exchange)],
-        "spool": [frame(Record(b"c" * 16, encode(raw)), _MARK), encode(raw)],
+        "spool": [frame(Record(b"c" * 16, encode(exchange)), _MARK), encode(exchange)],
         "message": [encode(exchange)],
         "manifest": [
             b'{"version":1,"parent":0,"files":[{"name":"a","size":1,"sha256":""}],"tensors":{"w":["F32",[1]]}}'

@@ -9,6 +9,7 @@ from actors.messages import BatchOrder, Message, Verdict
 from actors.messages.signing import PublicKeys, record_problem
 from actors.store import Store
 from tests.simulation.policies import SimulatedEngine
+from tests.support.traffic import unjoined
 
 PROMISES = {
     "lost_exchange": "every call of a conversation is a step of exactly one trajectory",
@@ -135,7 +136,7 @@ class Watcher:
         double = [name for name in sent if len(apart.get(name, ())) > 1]
         if double:
             self._break("lost_exchange", f"{double[0]} is in {len(apart[double[0]])} trajectories")
-        waiting = {one.id for one in await store.unjoined_feedback(limit=1_000_000)}
+        waiting = await unjoined(store)
         missing = [name for name in said if name in waiting or name not in written]
         if missing:
             self._break("lost_outcome", f"{len(missing)} of {len(said)}, {missing[0]} among them")

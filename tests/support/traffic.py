@@ -164,6 +164,11 @@ def _blocks(message: dict) -> list[dict]:
     ]
 
 
+async def unjoined(store: Store) -> set[str]:
+    """Ids of the feedback that no run has."""
+    return {one.id for one in await store.ask(bodies, select(Reports.body).where(Reports.joined == ""), Feedback)}
+
+
 async def said_of(store: Store, run: str) -> list[Feedback]:
     """What was said of the run with this id, oldest first."""
     wanted = select(Reports.body).where(Reports.joined == run).order_by(Reports.received, Reports.id)

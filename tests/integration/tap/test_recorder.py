@@ -14,7 +14,6 @@ import httpx
 import pytest
 
 from actors.messages import Exchange, Feedback
-from actors.messages.raw import RawExchange
 from tests.support import patience
 from tests.support.engine import Engine
 from tests.support.patience import until
@@ -87,7 +86,9 @@ async def test_what_is_to_be_handed_over_the_moment_it_ends_goes_to_its_successo
     spool._link.transport.abort()
     await anyio.lowlevel.checkpoint()
     assert spool._link is not None, "the tap has not heard of it yet"
-    record = RawExchange(id="00" * 16, path="/v1/x", request=b"{}", status=200, received=1.0, finished=2.0)
+    record = Exchange(
+        id="00" * 16, endpoint="/v1/x", request=b"{}", response=b"", status=200, started=1.0, duration=1.0
+    )
     assert spool.offer(record)
     spool._hand_over()
     assert [kept.id for kept in await rig.records(1)] == [record.id]

@@ -14,7 +14,7 @@ from tests.simulation.weather import shown
 from tests.simulation.world import Ran, simulate
 
 SMALL = Cell(scenario="better", rate=10.0, feedback=1.0, agents=2, engines=3, faults=True, most=30)
-SEED = 0
+SEED = 58
 """In which the rarest faults strike."""
 
 

@@ -46,10 +46,7 @@ def test_permissions_are_those_of_any_new_file_or_the_ones_asked_for(tmp_path):
     assert (mode(tmp_path / "a"), mode(tmp_path / "b")) == (0o640, 0o600)
 
 
-@pytest.mark.parametrize(
-    ("sync", "expected"),
-    [("none", []), ("file", [("file", False)]), ("directory", [("file", False), ("directory", True)])],
-)
+@pytest.mark.parametrize(("sync", "expected"), [(False, []), (True, [("file", False), ("directory", True)])])
 def test_it_is_as_durable_as_is_asked_for(tmp_path, monkeypatch, sync, expected):
     synced: list[tuple[str, bool]] = []
     fsync = os.fsync
@@ -98,7 +95,7 @@ def test_writers_at_once_do_not_mix(path):
 
     def write(content: bytes) -> None:
         for _ in range(10):
-            write_whole(path, content, sync="none")
+            write_whole(path, content, sync=False)
 
     threads = [threading.Thread(target=write, args=(content,)) for content in contents]
     for thread in threads:

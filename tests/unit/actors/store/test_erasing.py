@@ -19,7 +19,7 @@ from actors.system.streams import (
     WORK_TRAIN,
 )
 from tests.support.credited import attributed
-from tests.support.traffic import exchange, feedback, said_of
+from tests.support.traffic import exchange, feedback, said_of, unjoined
 
 pytestmark = [pytest.mark.anyio, pytest.mark.promise]
 SECRET = b"the bank account of Ms Hyde"
@@ -81,7 +81,7 @@ async def test_a_trajectory_goes_with_its_calls_and_what_was_said_of_it(kept: Ke
     for said in ({"trajectory_id": "a"}, {"exchange_id": "x-acme-a-1"}):
         late = Feedback(id=f"late {said}", received=9_999.0, tenant="acme", **said)
         assert await kept.store.commit("assembler", [f"t:{late.id}"], [late], []) == []
-    assert await kept.store.unjoined_feedback() == []
+    assert await unjoined(kept.store) == set()
 
 
 async def test_not_a_byte_of_it_is_left_in_the_files_of_sqlite(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_a_tenant_goes_without_its_neighbours(kept: Kept) -> None:
     assert open_call.id in scope.exchanges
     assert "f" in scope.feedback
     assert await kept.store.open_exchanges() == []
-    assert await kept.store.unjoined_feedback() == []
+    assert await unjoined(kept.store) == set()
     assert await kept.store.trajectory("z") is not None
 
 
@@ -132,7 +132,7 @@ async def test_an_agent_key_takes_whole_trajectories_that_it_had_a_call_in(kept:
     scope = await kept.forget(Selector(caller="4f9c"))
     assert scope.trajectories == ("a",)
     assert await kept.store.trajectory("b") is not None
-    assert {one.id for one in await kept.store.unjoined_feedback()} == {"f3", "f4"}, "what named an open run goes too"
+    assert await unjoined(kept.store) == {"f3", "f4"}, "what named an open run goes too"
 
 
 async def test_continuations_go_too_to_any_depth(kept: Kept) -> None:

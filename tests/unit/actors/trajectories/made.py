@@ -74,13 +74,15 @@ def mirrored(name: str, messages: list[dict], *, at: float) -> Exchange:
 
 
 def stitcher_of(*messages: Message, **limits: Any) -> Stitcher:
-    """All that came at time 0."""
-    stitcher = Stitcher(Limits(**limits))
+    """All that came at time 0; the store gives what was said of a call before it came."""
+    stitcher, said = Stitcher(Limits(**limits)), list[Feedback]()
     for message in messages:
         if isinstance(message, Exchange):
             stitcher.add(read_turn(message), 0.0)
         elif isinstance(message, Feedback):
-            stitcher.hear(message, 0.0)
+            said.append(message)
+        for one in said:
+            stitcher.hear(one, 0.0)
     return stitcher
 
 

@@ -120,12 +120,13 @@ async def test_where_the_engine_does_not_say_what_it_was_seen_to_serve_stands_in
 
 
 async def test_an_hour_that_is_skipped_or_comes_twice_closes_nothing_early_and_keeps_nothing_open(bench: Bench) -> None:
-    wall, ticks = Clock(1_000_000.0), Clock(50.0)
-    await bench.restart(clock=wall, ticks=ticks)
-    await bench.driver.feed(TRAFFIC_EXCHANGE, *(exchange(f"run{number}", 0) for number in range(50)))
-    for jump in (HOUR, -2 * HOUR):
-        wall.now += jump
-        ticks.now += 10.0
+    clock, wall = Clock(50.0), 1_000_000.0
+    await bench.restart(clock=clock)
+    for jump in (0.0, HOUR, -2 * HOUR, HOUR, 0.0):
+        wall += jump
+        runs = (exchange(f"run{number}-{clock.now}", 0, started=wall) for number in range(10))
+        await bench.driver.feed(TRAFFIC_EXCHANGE, *runs)
         assert await bench.driver.tick() == []
-    ticks.now += 60.0
+        clock.now += 10.0
+    clock.now += 60.0
     assert len(await bench.later()) == 50

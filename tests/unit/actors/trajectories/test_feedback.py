@@ -173,6 +173,22 @@ async def test_a_trajectory_id_that_several_keys_use_means_that_of_the_reports_o
     assert (await bench.store.counts())["feedback_waiting"] == 1, "nobody knows which of the two a grader means"
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_report_that_names_two_runs_is_of_the_one_whose_call_it_names(bench: Bench, late: bool) -> None:
+    named, other = exchange("a", 1), Hints(trajectory_id="t-b")
+    report = said(exchange_id=named.id, trajectory_id="t-b")
+    await bench.see(exchange("b", 0, hints=other), named)
+    if late:
+        runs = await bench.later()
+        await bench.see(report)
+    else:
+        await bench.see(report)
+        await bench.see(exchange("b", 1, hints=other))
+        assert await bench.later(1.0) == [], "its beginning may be on its way"
+        runs = await bench.later()
+    assert {run.goal: await bench.outcome(run) for run in runs} == {"goal of a": 1.0, "goal of b": None}
+
+
 async def test_a_report_of_another_key_finds_the_run_that_alone_has_the_id(bench: Bench) -> None:
     await bench.see(exchange("a", 0, caller="key-a", hints=Hints(trajectory_id="nightly")))
     await bench.see(said(1.0, caller="key-g", trajectory_id="nightly"))
@@ -226,3 +242,14 @@ async def test_a_step_that_is_not_there_is_nobodys(bench: Bench) -> None:
     await bench.see(*CALLS, of_step(trajectory_id="t-a", step=99))
     (run,) = await bench.later()
     assert await labels(bench, run) == ["GOOD"] * 3
+
+
+async def test_a_report_on_an_open_call_is_not_taken_by_an_older_one_with_the_same_id_that_closes_before(
+    bench: Bench,
+) -> None:
+    old, new = (exchange(run, 0, response_id="again", started=at) for run, at in (("a", 100.0), ("b", 500.0)))
+    await bench.see(old)
+    bench.now += 30.0
+    await bench.see(new, said(response_id="again", final=False))
+    runs = [*await bench.later(31.0), *await bench.later()]
+    assert {run.goal: await bench.outcome(run) for run in runs} == {"goal of a": None, "goal of b": 1.0}

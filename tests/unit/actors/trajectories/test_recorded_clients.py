@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.messages.raw import RawExchange
+from actors.messages import Exchange
 from actors.trajectories.parsed_exchange import read_turn
-from adapters.intake.tap import exchange_from_raw
+from adapters.intake.tap import read_call
 from tests.unit.actors.trajectories.made import built, closed, names, stitcher_of
 
 RECORDED = sorted((Path(__file__).parents[3] / "clients" / "recorded").glob("*.jsonl"))
@@ -25,17 +25,17 @@ def runs_of(path: Path) -> list[list[dict[str, Any]]]:
 RUNS = [pytest.param(run, id=f"{path.stem}-{number}") for path in RECORDED for number, run in enumerate(runs_of(path))]
 
 
-def raw(call: dict[str, Any], number: int, **fields: Any) -> RawExchange:
+def raw(call: dict[str, Any], number: int, **fields: Any) -> Exchange:
     values = {"response": json.dumps(call["response"]).encode(), "status": call["status"]}
-    return RawExchange(
-        id=f"x{number}", path=call["path"], request=json.dumps(call["request"]).encode(), received=float(number),
-        finished=number + 0.5, **(values | fields),
+    return Exchange(
+        id=f"x{number}", endpoint=call["path"], request=json.dumps(call["request"]).encode(), started=float(number),
+        duration=0.5, **(values | fields),
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_a_run_is_one_trajectory(run: list[dict[str, Any]]) -> None:
-    exchanges = [exchange_from_raw(raw(call, number)) for number, call in enumerate(run)]
+    exchanges = [read_call(raw(call, number)) for number, call in enumerate(run)]
     assert [exchange.error for exchange in exchanges] == [""] * len(run)
     (found,) = closed(*exchanges)
     assert names(found) == " ".join(exchange.id for exchange in exchanges)
@@ -45,7 +45,7 @@ def test_a_run_is_one_trajectory(run: list[dict[str, Any]]) -> None:
     if "previous_response_id" in asked:
         return  # the client names the response and leaves the answer out: only the server has it
     alone = dict[str, Any](source="mirror", status=0, response=b"")
-    (mirrored,) = closed(*(exchange_from_raw(raw(call, number, **alone)) for number, call in enumerate(run)))
+    (mirrored,) = closed(*(read_call(raw(call, number, **alone)) for number, call in enumerate(run)))
     calls = [[call.name for call in step.tool_calls] for step in found.steps]
     assert [[call.name for call in step.tool_calls] for step in mirrored.steps] == [*calls[:-1], []]
     assert (mirrored.why_not, mirrored.confidence) == ("mirrored", 0.6)

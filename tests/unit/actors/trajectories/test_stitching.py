@@ -358,14 +358,11 @@ def test_what_is_open_is_bounded() -> None:
         many.add(read_turn(exchange(run, 0)), float(number))
     (closing,) = many.close_due(3.0)
     assert (closing.closed_by, closing.turns[0].goal) == ("limit", "goal of a")
-    waits = stitcher_of(max_feedback=2, feedback_seconds=3600.0)
-    assert not any(waits.hear(feedback("nobody", number), 0.0) for number in range(4))
-    assert (waits.waiting, waits.feedback_evicted) == (2, 2)
-    waits.close_due(3600.0)
-    assert (waits.waiting, waits.feedback_evicted) == (0, 4)
-    kept = stitcher_of(FIRST, RATED, feedback("nobody", 0), idle_seconds=9000.0, feedback_seconds=3600.0)
-    kept.close_due(3600.0)
-    assert (kept.waiting, kept.feedback_evicted) == (1, 1), "what waits for an open run keeps no other"
+    rated = stitcher_of(FIRST, max_feedback=2)
+    told = [rated.hear(feedback(run, 0, id=f"{run}{number}"), 0.0) for run in ("nobody", "a") for number in range(3)]
+    assert told == [False] * 3 + [True] * 3
+    (closing,) = rated.close_due(1.0)
+    assert [one.id for one in closing.feedback] == ["a0", "a1"], "the store gives it the others"
 
 
 @pytest.mark.parametrize(

@@ -11,34 +11,33 @@ import msgspec
 import pytest
 
 from actors.messages import Exchange, Hints, Sampling, VersionSpan, decode, encode, floats_array, ids_array
-from actors.messages.raw import RawExchange
 from actors.trajectories.parsed_exchange import read_turn
-from adapters.intake.tap import exchange_from_raw
+from adapters.intake.tap import read_call
 from adapters.redaction import RedactionSettings, Redactor
 from tests.support.engine import completion, stream_pieces
 
-SSE = "text/event-stream; charset=utf-8"
 CHAT, COMPLETIONS, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
 SPANS = [{"version": "7", "start": 0, "end": 2}]
 
 
 def seen(path: str, answer: object, request: object = None, **fields: Any) -> Exchange:
-    """The exchange of a call, as `raw` has it."""
-    return exchange_from_raw(raw(path, answer, request, **fields))
+    """What the recorder reads in a call, as `raw` has it."""
+    encoding = fields.pop("encoding", "")
+    return read_call(raw(path, answer, request, **fields), encoding=encoding)
 
 
-def raw(path: str, answer: object, request: object = None, **fields: Any) -> RawExchange:
+def raw(path: str, answer: object, request: object = None, **fields: Any) -> Exchange:
     """A call at `path`; a list is a stream of its events, bytes are the body as it came."""
     streamed = isinstance(answer, list)
     events = answer if streamed else []
     body = b"".join(b"event: x\ndata: " + json.dumps(event).encode() + b"\n\n" for event in events)
     values = {
-        "id": "0" * 32, "path": path, "engine": "serving", "status": 200, "received": 10.0, "finished": 12.5,
+        "id": "0" * 32, "endpoint": path, "engine": "serving", "status": 200, "started": 10.0, "duration": 2.5,
         "request": request if isinstance(request, bytes) else json.dumps(request or {}).encode(),
-        "content_type": SSE if streamed else "application/json",
+        "streamed": streamed,
         "response": answer if isinstance(answer, bytes) else body if streamed else json.dumps(answer).encode(),
     }  # fmt: skip
-    return RawExchange(**values | fields)
+    return Exchange(**values | fields)
 
 
 def tokens(exchange: Exchange) -> tuple[Any, ...]:
@@ -196,9 +195,9 @@ def test_a_response_is_complete_only_if_it_ended_or_reached_its_limit(status: st
 
 def test_a_chat_stream_without_its_end_is_not_complete() -> None:
     pieces = stream_pieces(tokens=True)
-    assert seen(CHAT, b"".join(pieces), content_type=SSE, complete=False, problem="client_left").complete, "all was out"
-    assert not seen(CHAT, b"".join(pieces), content_type=SSE, complete=False, problem="upstream_broke").complete
-    cut = seen(CHAT, b"".join(pieces[:3]), content_type=SSE, complete=False, problem="client_left")
+    assert seen(CHAT, b"".join(pieces), streamed=True, complete=False, error="client_left").complete, "all was out"
+    assert not seen(CHAT, b"".join(pieces), streamed=True, complete=False, error="upstream_broke").complete
+    cut = seen(CHAT, b"".join(pieces[:3]), streamed=True, complete=False, error="client_left")
     assert (cut.complete, cut.response_id, ids_array(cut.response_ids).tolist()) == (False, "chatcmpl-stream", [0, 1])
     for finish in ("abort", "error"):
         body = completion(tokens=True)
@@ -236,7 +235,7 @@ def test_whatever_stands_in_one_place_the_call_is_kept_and_read(path: str, junk:
 
 def test_one_bad_event_does_not_cost_the_others() -> None:
     body = b'data: {"id":"r","choices":[{"delta":{"content":"a"}}]}\n\ndata: {"id":"r","cho\n\n'
-    exchange = seen(CHAT, body, content_type=SSE)
+    exchange = seen(CHAT, body, streamed=True)
     assert json.loads(exchange.response)["choices"][0]["message"]["content"] == "a"
     assert (exchange.complete, exchange.error) == (False, "1 events that are no JSON")
 
@@ -301,7 +300,7 @@ TOLD: dict[str, tuple[str, object, tuple, tuple, dict]] = {
 
 @pytest.mark.parametrize(("path", "answer", "found", "versions", "kept"), TOLD.values(), ids=TOLD)
 def test_tokens_come_from_where_the_engine_tells_them(path, answer, found, versions, kept) -> None:
-    exchange = seen(path, answer, tokens_requested=True)
+    exchange = seen(path, answer)
     assert tokens(exchange) == found
     assert (exchange.versions, exchange.complete, exchange.error) == (versions, True, "")
     assert exchange.streamed == isinstance(answer, list)
@@ -310,7 +309,7 @@ def test_tokens_come_from_where_the_engine_tells_them(path, answer, found, versi
 
 def test_what_the_client_asked_for_is_kept() -> None:
     asked = {"messages": [], "logprobs": True, "return_token_ids": True}
-    body = json.loads(seen(CHAT, completion(tokens=True), asked, tokens_requested=True).response)
+    body = json.loads(seen(CHAT, completion(tokens=True), asked).response)
     assert body["prompt_token_ids"] == [7, 8, 9]
     assert body["choices"][0]["token_ids"] == [0, 1, 2, 3, 4, 5]
     assert len(body["choices"][0]["logprobs"]["content"]) == 6
@@ -372,7 +371,7 @@ def test_redacted_parts_of_a_dialect_that_masks_nothing_leave_no_tokens(part: st
     if part == "response":
         answer["choices"][0]["text"] = mail
     record = raw(COMPLETIONS, answer, request)
-    exchange = exchange_from_raw(record, Redactor(RedactionSettings()))
+    exchange = read_call(record, Redactor(RedactionSettings()))
     assert (*tokens(exchange), exchange.finds) == ([], [], [], f"redacted {part}", {"email": 1})
 
 
@@ -380,7 +379,7 @@ def test_redacted_parts_of_a_dialect_that_masks_nothing_leave_no_tokens(part: st
 
 
 def test_a_mirrored_request_has_no_response_and_nothing_is_wrong_with_it() -> None:
-    exchange = seen(MESSAGES, b"", {"model": "m"}, status=0, source="mirror", content_type="")
+    exchange = seen(MESSAGES, b"", {"model": "m"}, status=0, source="mirror")
     assert (exchange.source, exchange.status, exchange.response, exchange.error) == ("mirror", 0, b"", "")
     assert (exchange.complete, exchange.model) == (True, "m")
 
@@ -400,15 +399,15 @@ def test_hints_come_from_headers_and_bodies_and_the_header_goes_before() -> None
     ("answer", "fields", "told", "kept"),
     [
         (b"<html>bad gateway</html>", {"status": 502}, "response is no JSON", "<html>bad gateway</html>"),
-        (b"", {"status": 0, "complete": False, "problem": "client_left"}, "client_left", None),
-        (b"\x00\x01", {"content_encoding": "br"}, "decompressed", None),
-        (b"\x00\x01", {"content_encoding": "gzip"}, "decompressed", None),
+        (b"", {"status": 0, "complete": False, "error": "client_left"}, "client_left", None),
+        (b"\x00\x01", {"encoding": "br"}, "decompressed", None),
+        (b"\x00\x01", {"encoding": "gzip"}, "decompressed", None),
         ({"error": {"message": "no"}}, {"status": 400}, "", {"error": {"message": "no"}}),
-        (gzip.compress(b'{"id": "packed"}', mtime=0), {"content_encoding": "gzip"}, "", {"id": "packed"}),
+        (gzip.compress(b'{"id": "packed"}', mtime=0), {"encoding": "gzip"}, "", {"id": "packed"}),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_kept_and_says_so(answer: object, fields: dict, told: str, kept: object) -> None:
-    exchange = seen(CHAT, answer, b"{", **fields)
+    exchange = seen(CHAT, answer, b"{", **dict(fields))
     assert told in exchange.error
     assert bool(told) == bool(exchange.error)
     assert (json.loads(exchange.response) if exchange.response else None) == kept

@@ -4,31 +4,29 @@ import json
 from typing import Any
 
 from actors.messages import Exchange
-from actors.messages.raw import RawExchange
-from adapters.intake.tap import exchange_from_raw
+from adapters.intake.tap import read_call
 from adapters.redaction import RedactionSettings, Redactor
 
 MAIL = "ann.smith@example.com"
-SSE = "text/event-stream; charset=utf-8"
 REDACTOR = Redactor(RedactionSettings())
 
 
-def raw(request: Any = None, response: Any = b"", **fields: Any) -> RawExchange:
+def raw(request: Any = None, response: Any = b"", **fields: Any) -> Exchange:
     """A call; what is no bytes becomes JSON, and a list of events a stream."""
     streamed = isinstance(response, list)
     values: dict[str, Any] = {
-        "id": "0" * 32, "path": "/v1/chat/completions", "status": 200, "received": 1.0, "finished": 2.0,
-        "content_type": SSE if streamed else "application/json",
+        "id": "0" * 32, "endpoint": "/v1/chat/completions", "status": 200, "started": 1.0, "duration": 1.0,
+        "streamed": streamed,
         "request": request if isinstance(request, bytes) else json.dumps(request or {}).encode(),
         "response": response if isinstance(response, bytes) else sse(response) if streamed
         else json.dumps(response).encode(),
     }  # fmt: skip
-    return RawExchange(**values | fields)
+    return Exchange(**values | fields)
 
 
-def recorded(record: RawExchange, redactor: Redactor = REDACTOR) -> Exchange:
+def recorded(record: Exchange, redactor: Redactor = REDACTOR, encoding: str = "") -> Exchange:
     """What the recorder writes of `record`."""
-    return exchange_from_raw(record, redactor)
+    return read_call(record, redactor, encoding=encoding)
 
 
 def asked(text: str) -> dict[str, Any]:

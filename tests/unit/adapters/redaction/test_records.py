@@ -21,7 +21,6 @@ from tests.support.searching import where
 from tests.unit.adapters.redaction.made import (
     MAIL,
     REDACTOR,
-    SSE,
     answered,
     asked,
     chunk,
@@ -137,25 +136,25 @@ def test_an_exchange_that_was_read_loses_its_packed_ids() -> None:
 
 def test_a_response_that_was_cut_off_is_searched_as_text_and_goes_as_a_whole_if_it_has_ids() -> None:
     cut = json.dumps(answered(f"write to {MAIL} or caf\u00e9\u0040example.com and")).encode()[:-30]
-    after = recorded(raw(asked("hi"), cut, complete=False, problem="client_left"))
+    after = recorded(raw(asked("hi"), cut, complete=False, error="client_left"))
     assert MAIL.encode() not in after.response
     assert json.loads(after.response).startswith('{"id": "chatcmpl-1"')
     cut = json.dumps(answered(MAIL, token_ids=[7, 8, 9])).encode()[:-3]
     after = recorded(raw(asked("hi"), cut, complete=False))
     assert (after.response, after.finds["unreadable"]) == (b"", 1)
     whole = sse([chunk({"content": f"to {MAIL}"}, token_ids=[7])], done=False)
-    assert b"smith" not in recorded(raw(asked("hi"), whole[:-30], content_type=SSE)).response
+    assert b"smith" not in recorded(raw(asked("hi"), whole[:-30], streamed=True)).response
     whole += sse([chunk({"content": "x"}, token_ids=[8, 9])], done=False)[:-6]
-    after = recorded(raw(asked("hi"), whole, content_type=SSE))
+    after = recorded(raw(asked("hi"), whole, streamed=True))
     assert b"token_ids" not in after.response
     assert json.loads(after.response)["choices"][0]["message"]["content"] == "to [REDACTED:email]"
 
 
 def test_compressed_bodies_are_opened_and_unknown_ones_are_left_out() -> None:
     body = json.dumps(answered(MAIL)).encode()
-    after = recorded(raw(asked("hi"), gzip.compress(body), content_encoding="gzip"))
+    after = recorded(raw(asked("hi"), gzip.compress(body)), encoding="gzip")
     assert (b"[REDACTED:email]" in after.response, after.error) == (True, "")
-    after = recorded(raw(asked("hi"), b"\x8b\x02\x80brotli", content_encoding="br"))
+    after = recorded(raw(asked("hi"), b"\x8b\x02\x80brotli"), encoding="br")
     assert (after.response, after.error) == (b"", "response cannot be decompressed: content encoding br")
     request = json.dumps(asked("password: Haus!Baum9"))
     for packed in (
@@ -174,13 +173,13 @@ def test_embedded_files_are_no_text() -> None:
     assert recorded(record).finds == {}
 
 
-@given(st.binary(max_size=300), st.binary(max_size=300), st.sampled_from(["application/json", "text/event-stream", ""]))
-@example(b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 5000 + b"]" * 5000, "application/json")
-@example(b"{}", b"data: " + b"[" * 5000 + b"]" * 5000 + b"\n\n", "text/event-stream")
-@example(b'{"messages": "\\ud800 ann@example.com"}', b'{"x": NaN, "y": "ann@example.com"}', "application/json")
+@given(st.binary(max_size=300), st.binary(max_size=300), st.booleans())
+@example(b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 5000 + b"]" * 5000, False)
+@example(b"{}", b"data: " + b"[" * 5000 + b"]" * 5000 + b"\n\n", True)
+@example(b'{"messages": "\\ud800 ann@example.com"}', b'{"x": NaN, "y": "ann@example.com"}', False)
 @settings(max_examples=200)
-def test_no_bytes_make_it_raise(request: bytes, response: bytes, content_type: str) -> None:
-    after = recorded(raw(request, response, content_type=content_type))
+def test_no_bytes_make_it_raise(request: bytes, response: bytes, streamed: bool) -> None:
+    after = recorded(raw(request, response, streamed=streamed))
     assert b"ann@example.com" not in after.request + after.response
     assert REDACTOR.message(after) == after
 
@@ -205,8 +204,8 @@ def test_a_split_answer_reads_like_the_whole_one(
     with patch.object(byte_engine, "PIECE", size):
         stream, whole = byte_engine.answers_of(case, [], tokens=False)
     records = [
-        raw(asked("hi"), sse(stream, newline=newline), path=PATHS[dialect], content_type=SSE),
-        raw(asked("hi"), whole, path=PATHS[dialect]),
+        raw(asked("hi"), sse(stream, newline=newline), endpoint=PATHS[dialect], streamed=True),
+        raw(asked("hi"), whole, endpoint=PATHS[dialect]),
     ]
     after = [recorded(record) for record in records]
     assert [one.redacted for one in after] == [("response",)] * 2
@@ -244,7 +243,7 @@ def test_a_stream_of_a_form_that_nobody_knows_is_kept_unless_a_find_lies_across_
 
 def test_one_bad_event_and_a_bug_in_a_dialect_cost_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     events = sse([chunk({"content": "well"})]).replace(b"data: [DONE]", b'data: {"choices": [')
-    after = recorded(raw(asked("hi"), events, content_type=SSE))
+    after = recorded(raw(asked("hi"), events, streamed=True))
     assert json.loads(after.response)["choices"][0]["message"]["content"] == "well"
     assert after.error == "1 events that are no JSON"
 
@@ -254,7 +253,7 @@ def test_one_bad_event_and_a_bug_in_a_dialect_cost_no_answer(monkeypatch: pytest
     for dialect in DIALECTS.values():
         monkeypatch.setattr(dialect, "merge", broken)
     for path in PATHS.values():
-        after = recorded(raw(asked("hi"), [chunk({"content": f"to {MAIL}"})], path=path))
+        after = recorded(raw(asked("hi"), [chunk({"content": f"to {MAIL}"})], endpoint=path))
         assert b"[REDACTED:email]" in after.response
         assert after.error.startswith("a stream that cannot be merged")
 
@@ -277,7 +276,7 @@ def sampled(
         ids = {"token_ids": [*range(100, 100 + len(texts))], "logprobs": {"content": entries}}
         choice = answered("".join(texts), **ids)["choices"][0] | ({"message": message} if message else {})
         response = base | {"choices": [choice | {"index": at} for at in range(choices)]}
-    call = recorded(raw(asked(prompt), response, tokens_requested=True))
+    call = recorded(raw(asked(prompt), response))
     assert MAIL.encode() not in call.response + call.request
     return call
 
@@ -332,10 +331,11 @@ def test_where_the_tokens_of_a_find_cannot_be_told_none_is_kept(how: dict[str, A
 def test_of_a_redacted_part_goes_all_that_decodes_to_it() -> None:
     tokens = {"token_ids": [5], "logprobs": {"content": [{"token": "hi", "logprob": -0.5, "bytes": [104, 105]}]}}
     whole = {"prompt_token_ids": [1, 2], "prompt_logprobs": None, "prompt_text": "<s>hi"}
-    in_prompt = json.loads(recorded(raw(asked(MAIL), answered("hi", **tokens) | whole)).response)
+    options = {"return_token_ids": True, "logprobs": True}
+    in_prompt = json.loads(recorded(raw(asked(MAIL) | options, answered("hi", **tokens) | whole)).response)
     assert not whole.keys() & in_prompt.keys()
     assert in_prompt["choices"][0]["token_ids"] == [5]
-    in_answer = json.loads(recorded(raw(asked("hello"), answered(MAIL, **tokens) | whole)).response)
+    in_answer = json.loads(recorded(raw(asked("hello") | options, answered(MAIL, **tokens) | whole)).response)
     assert in_answer["prompt_token_ids"] == [1, 2]
     assert not tokens.keys() & in_answer["choices"][0].keys()
 
@@ -351,7 +351,7 @@ def test_ids_in_the_raw_messages_of_the_responses_api_go_too(streamed: bool) -> 
             "output_messages": [{"type": "raw_message_tokens", "message": said, "tokens": [4, 5]}],
         }  # fmt: skip
         data: Any = [{"type": "response.completed", "response": body}] if streamed else body
-        after = recorded(raw({"input": asks}, data, path="/v1/responses"))
+        after = recorded(raw({"input": asks, "enable_response_messages": True}, data, endpoint="/v1/responses"))
         plain = after.response.replace(b" ", b"")
         return after.redacted, b"[1,2,3]" in plain, b"[4,5]" in plain
 
@@ -375,7 +375,7 @@ def test_wherever_an_answer_is_cut_no_token_gives_a_secret_back(
     case = Case(0, "chat", streamed, place, f"write to {MAIL} now", MAIL)
     request = request_of(case) | options
     events, whole = answers_of(case, list(rendered(request).encode()), tokens=True)
-    record = raw(request, events if streamed else whole, tokens_requested=not options)
+    record = raw(request, events if streamed else whole)
     assert where(msgspec.msgpack.encode(recorded(record, Redactor(RedactionSettings(kinds=())))), [MAIL])
     for size in range(0, len(record.response) + 1, 1 + len(record.response) // 150):
         cut = msgspec.structs.replace(record, response=record.response[:size], complete=False)

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors.messages import encode
-from actors.messages.raw import RawExchange
+from actors.messages import Exchange, encode
 from daemon.tap.admission import Visitor
 from daemon.tap.body_budget import BodyBudget
 from daemon.tap.capture import RecordIds, mirrored, record
@@ -26,13 +25,13 @@ def plan(body: bytes = b"{}", **asked: Any) -> tuple[bytes, tuple[str, ...]]:
     return with_tokens(body, told.path) if asks(told.head) else (body, ())
 
 
-def made(asked: Request, response: bytes = b"", limit: int = 1000) -> RawExchange:
+def made(asked: Request, response: bytes = b"", limit: int = 1000) -> Exchange:
     reply = ReplyParser()
     reply.begin(head_only=False, max_capture_bytes=limit)
     if response:
         reply.feed(response)
     return record(
-        RecordIds().next(), asked, Visitor("acme"), reply, engine="serving", asked=True, status=reply.head.status,
+        RecordIds().next(), asked, Visitor("acme"), reply, engine="serving", status=reply.head.status,
         finished=3.0, problem="",
     )  # fmt: skip
 
@@ -106,12 +105,12 @@ def test_a_record_holds_what_went_by_and_no_key() -> None:
     streamed = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"
     kept = made(asked, streamed + b"0\r\n\r\n")
     assert (kept.request, kept.response, kept.status, kept.complete) == (b'{"a":1}', b"a", 200, True)
-    assert (kept.content_type, kept.tenant, kept.tokens_requested) == ("text/event-stream", "acme", True)
+    assert (kept.streamed, kept.tenant) == (True, "acme")
     assert (kept.hints.trajectory_id, kept.hints.custom_id) == ("t1", "order-1")
-    assert (kept.received, kept.finished) == (1.0, 3.0)
+    assert (kept.started, kept.duration) == (1.0, 2.0)
     assert b"secret" not in encode(kept)
     large = made(request(), b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde", limit=3)
-    assert (large.complete, large.problem, large.response) == (False, "response_too_large", b"")
+    assert (large.complete, large.error, large.response) == (False, "response_too_large", b"")
 
 
 @pytest.mark.promise

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.messages import Exchange, Feedback, decode, encode
-from actors.messages.raw import RawExchange
+from actors.messages import Exchange, Feedback, decode
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.tap import recorder_process
 from daemon.tap.recorder_process import RecorderProcess
+from daemon.tap.recorder_wire import Copied, encode_copied
 
 PLANT = "sesame-4711"
 
@@ -23,12 +23,12 @@ def test_nothing_of_the_words_is_kept_of_what_cannot_be_read(
 ) -> None:
     key = tmp_path / "key"
     key.write_bytes(bytes(32))
-    read = recorder_process.exchange_from_raw
+    read = recorder_process.read_call
 
-    def fails(raw: RawExchange, redactor: Redactor | None) -> Exchange:
+    def fails(raw: Exchange, redactor: Redactor | None, *, encoding: str) -> Exchange:
         if raw.request or raw.response:
             raise ValueError(PLANT)
-        return read(raw, redactor)
+        return read(raw, redactor, encoding=encoding)
 
     def failing(self: Redactor, told: Feedback) -> Feedback:
         if told.text:
@@ -36,7 +36,7 @@ def test_nothing_of_the_words_is_kept_of_what_cannot_be_read(
         return feedback(self, told)
 
     feedback = Redactor.feedback
-    monkeypatch.setattr(recorder_process, "exchange_from_raw", fails)
+    monkeypatch.setattr(recorder_process, "read_call", fails)
     monkeypatch.setattr(Redactor, "feedback", failing)
     monkeypatch.setattr(signal, "setitimer", lambda *seconds: None)
     ours, theirs = socket.socketpair()
@@ -44,12 +44,12 @@ def test_nothing_of_the_words_is_kept_of_what_cannot_be_read(
         process = RecorderProcess(ours)
         process._redactor = Redactor(RedactionSettings(strict=strict, key_file=str(key)))
         said = PLANT.encode()
-        raw = RawExchange(
-            id="00" * 16, path="/v1/chat/completions", request=said, response=said, status=200, received=1.0,
-            finished=2.0, content_type="text/event-stream" if streamed else "application/json",
+        raw = Exchange(
+            id="00" * 16, endpoint="/v1/chat/completions", request=said, response=said, status=200, started=1.0,
+            duration=1.0, streamed=streamed,
         )  # fmt: skip
         told = Feedback(id="11" * 16, received=1.0, response_id="r", outcome=0.0, text=PLANT)
-        kept = [process._finished(encode(one)) for one in (raw, told)]
+        kept = [process._finished(encode_copied(Copied(one))) for one in (raw, told)]
     assert not any(said in data for data in kept)
     call, report = map(decode, kept)
     assert isinstance(call, Exchange)

@@ -13,7 +13,7 @@ from actors.store.stories import order_of
 from daemon.settings.tables import Keep
 from daemon.upkeep.retention import Retention
 from tests.support.credited import attributed
-from tests.support.traffic import exchange, feedback, said_of
+from tests.support.traffic import exchange, feedback, said_of, unjoined
 
 pytestmark = pytest.mark.anyio
 DAY = 86_400.0
@@ -75,7 +75,7 @@ async def test_a_run_goes_with_its_age_its_feedback_with_it_and_its_calls_after_
     # Whose key a run came with stands in its calls alone: they stay as long as it does, however old.
     ids = [f"x-default-{key}-0" for key in ("old", "middle", "new", "lone")]
     assert [call.id for call in await kept.store.exchanges(ids)] == [ids[1], ids[2]]
-    assert await kept.store.unjoined_feedback() == []
+    assert await unjoined(kept.store) == set()
     assert retention.rows == {"trajectories": 1, "exchanges": 3, "feedback": 1}
     assert ask(kept.url, lambda connection: check(connection, None, lambda _: None)).findings == ()
 
