@@ -308,12 +308,12 @@ class ArmsCount:
 
     async def _lost(self, trial: ServingTrial, before: Sequence[OutcomeRow]) -> list[bool]:
         """Of each run that ended with an error of the engine, and so is no trajectory, whether it was on trial."""
-        calls = await self._store.failed_calls(trial.since, _FAILED)
+        lost = await self._store.lost_runs(trial.since, _FAILED)
         if not self._alone:
-            return [mine for mine, _ in {(call.engine == trial.engine, call.run) for call in calls}]
+            return [engine == trial.engine for engine, _ in lost]
         began = min((row.ended for row in before), default=trial.since)
-        earlier = await self._store.failed_calls(began, _FAILED, until=trial.since)
-        return [True for _ in {call.run for call in calls}] + [False for _ in {call.run for call in earlier}]
+        earlier = await self._store.lost_runs(began, _FAILED, until=trial.since)
+        return [True for _ in lost] + [False for _ in earlier]
 
 
 def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone: bool) -> bool | None:

@@ -71,10 +71,6 @@ class Engine(Protocol):
         """Whether the engine answers and says it is well; never raises EngineUnavailable or EngineRejected."""
         ...
 
-    async def metrics(self) -> str:
-        """Metrics in Prometheus' text format, with vLLM's names."""
-        ...
-
     async def pause(self) -> None:
         """Stop between two tokens; running requests are kept, new ones wait. The KV cache is dropped."""
         ...

@@ -24,17 +24,6 @@ class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
     """When it was reported, unix seconds, if that was after the end."""
 
 
-class FailedCall(msgspec.Struct, frozen=True):
-    """A call that an engine answered with an error of its own, or not at all."""
-
-    id: str
-    engine: str
-    run: str
-    """The trajectory that it named, else its own id: a client that tries again fails once."""
-    started: float
-    """Unix seconds."""
-
-
 class SwapReport(msgspec.Struct, frozen=True, kw_only=True):
     """How a load of other weights into an engine went."""
 

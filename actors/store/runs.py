@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Select, func, select, text, update
 
 from actors.kinds.holdout import held_out
 from actors.messages import Attributed, Exchange, Feedback, Trajectory, decode
-from actors.ports.store import FailedCall, OutcomeRow
+from actors.ports.store import OutcomeRow
 from actors.statistics.parties import newest, party_of
 from actors.store import tables as t
 from actors.store.columns import among, lookup
@@ -188,14 +188,13 @@ def reporting_parties(connection: Connection, limit: int) -> list[str]:
     return [party_of(*one) for one in connection.execute(wanted.order_by(Runs.ended.desc(), Runs.id).limit(limit))]
 
 
-def failed_calls(connection: Connection, since: float, limit: int = 1000, *, until: float = inf) -> list[FailedCall]:
-    """Calls with a status of 500 or more that began from `since` on, and before `until`, oldest first."""
+def lost_runs(connection: Connection, since: float, limit: int = 1000, *, until: float = inf) -> set[tuple[str, str]]:
+    """(engine, run) of calls with a status of 500 or more that began from `since` on, and before `until`; the run that
+    they named, else the call itself: a client that tries again fails once."""
     open_ones = Calls.trajectory_id == "", ~Calls.stitched, Calls.started >= since, Calls.started < until
-    wanted = select(Calls.body).where(*open_ones, Calls.status >= 500).order_by(Calls.started, Calls.id)
-    return [
-        FailedCall(call.id, call.engine, call.hints.trajectory_id or call.hints.conversation or call.id, call.started)
-        for call in bodies(connection, wanted.limit(limit), Exchange)
-    ]
+    wanted = select(Calls.body).where(*open_ones, Calls.status >= 500).order_by(Calls.started, Calls.id).limit(limit)
+    found = bodies(connection, wanted, Exchange)
+    return {(call.engine, call.hints.trajectory_id or call.hints.conversation or call.id) for call in found}
 
 
 def closed_runs(connection: Connection, ids: Sequence[str]) -> list[tuple[Trajectory, str]]:

@@ -30,7 +30,7 @@ from actors.messages import (
 from actors.ports.engines import Generation
 from actors.ports.environments import Observation, Profile, Split
 from actors.ports.errors import CheckpointRefused, EngineUnavailable, EnvironmentFailed
-from actors.ports.store import FailedCall, OutcomeRow, SwapReport
+from actors.ports.store import OutcomeRow, SwapReport
 from actors.statistics.parties import newest, party_of
 from actors.store.outcomes import revised
 from actors.system.actor import Result
@@ -49,8 +49,9 @@ class FakeStore:
         self.is_frozen = False
         self.told: dict[str, float] = {}
         """When outcomes were reported that came late, by run."""
-        self.failed: list[FailedCall] = []
-        self.failed_before: list[FailedCall] = []
+        self.lost: set[tuple[str, str]] = set()
+        self.lost_before: set[tuple[str, str]] = set()
+        """(engine, run)."""
 
     def save(self, records: Sequence[Message]) -> None:
         for record in records:
@@ -124,8 +125,8 @@ class FakeStore:
         found = self.records.get(f"Attributed/{trajectory_id}") or self.records.get(f"Trajectory/{trajectory_id}")
         return found if isinstance(found, Attributed | Trajectory) else None
 
-    async def failed_calls(self, since: float, limit: int = 1000, *, until: float | None = None) -> list[FailedCall]:
-        return self.failed if until is None else self.failed_before
+    async def lost_runs(self, since: float, limit: int = 1000, *, until: float | None = None) -> set[tuple[str, str]]:
+        return self.lost if until is None else self.lost_before
 
     async def recent_attributed(self, *, source: str | None = None, limit: int = 100) -> list[Attributed]:
         found = [record for record in self.records.values() if isinstance(record, Attributed)]
@@ -242,9 +243,6 @@ class FakeEngine:
 
     async def health(self) -> bool:
         return not self.down
-
-    async def metrics(self) -> str:
-        return ""
 
     async def pause(self) -> None:
         self._check()

@@ -7,7 +7,7 @@ import pytest
 
 from actors.messages.signing import record_problem
 from actors.ports.errors import EngineUnavailable
-from actors.ports.store import FailedCall, SwapReport
+from actors.ports.store import SwapReport
 from tests.unit.actors.deployment.made import Bench, kinds
 
 pytestmark = pytest.mark.anyio
@@ -91,7 +91,7 @@ async def test_errors_of_tools_and_calls_that_never_became_a_run_count_like_fail
     assert kinds(await bench.tick()) == bench.back()
     await bench.begin(4)
     bench.runs(4, 8)
-    bench.store.failed = [FailedCall(f"x{n}", "a", f"run{n}", bench.clock.now) for n in range(8)]
+    bench.store.lost = {("a", f"run{n}") for n in range(8)}
     order, *_ = await bench.tick()
     assert (order.kind, "8 of 16 runs with errors" in order.reason) == ("rollback", True)
 
@@ -100,8 +100,8 @@ async def test_errors_of_tools_and_calls_that_never_became_a_run_count_like_fail
 async def test_an_engine_that_failed_as_many_calls_before_says_nothing_of_the_version(bench):
     await bench.begin()
     bench.runs(3, 16)
-    bench.store.failed = [FailedCall(f"x{n}", "a", f"run{n}", bench.clock.now) for n in range(8)]
-    bench.store.failed_before = [FailedCall(f"b{n}", "a", f"old{n}", 0.0) for n in range(50)]
+    bench.store.lost = {("a", f"run{n}") for n in range(8)}
+    bench.store.lost_before = {("a", f"old{n}") for n in range(50)}
     assert await bench.tick() == []
 
 

@@ -44,7 +44,7 @@ ASKED: dict[str, Callable[[Connection], object]] = {
     "what must stay": protected,
     "runs of an order": lambda c: order_of(c, "b"),
     "late outcomes of some": lambda c: runs.reported(c, ["r"]),
-    "failed calls": lambda c: runs.failed_calls(c, 5.0),
+    "lost runs": lambda c: runs.lost_runs(c, 5.0),
     "page of a source": lambda c: browse(c, Wanted(source="production", outcome="failure", version=3)),
 }
 BODIES = ("exchanges", "trajectories", "feedback", "batches", "verdicts")

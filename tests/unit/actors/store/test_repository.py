@@ -10,7 +10,7 @@ import pytest
 
 from actors.kinds.holdout import held_out
 from actors.messages import BatchOrder, Candidate, Exchange, Feedback, Hints, Serving, Step, Trajectory, Verdict
-from actors.store import Joined, Store, StoreUnavailable
+from actors.store import Joined, Store, StoreUnavailable, runs
 from actors.store import settings as waits
 from actors.store.archive import ask
 from actors.store.integrity import check
@@ -153,9 +153,8 @@ async def test_calls_that_an_engine_failed_are_found_by_engine_and_run(store: St
             call("theirs", 422, 13.0, named),
         ]
     )
-    found = [(failed.engine, failed.run) for failed in await store.failed_calls(5.0)]
-    assert found == [("b", "run"), ("b", "run"), ("b", "nameless")]
-    assert [failed.id for failed in await store.failed_calls(0.0, until=10.5)] == ["early", "one"]
+    assert await store.lost_runs(5.0) == {("b", "run"), ("b", "nameless")}
+    assert await store.lost_runs(0.0, until=12.0) == {("b", "run")}
 
 
 async def test_a_call_is_told_by_its_records_id_and_not_by_the_engines(store: Store) -> None:
@@ -209,7 +208,7 @@ async def test_an_id_longer_than_an_index_takes_is_found_all_the_same(store: Sto
     assert await said_of(store, "t-x-acme-a-0") == [early]
     for said in ({"response_id": long}, {"custom_id": long}, {"trajectory_id": long}):
         found = Feedback(id="f", received=9_999_999_999.0, tenant="acme", **said)  # type: ignore[arg-type]
-        assert await store.find_trajectory(found) == "t-x-acme-a-0"
+        assert await store.ask(lambda connection: runs.find_trajectory(connection, found)) == "t-x-acme-a-0"
     assert (await store.exchanges(["x-acme-a-0"])) == calls[:1]
 
 

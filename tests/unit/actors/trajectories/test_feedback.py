@@ -6,6 +6,7 @@ import pytest
 
 from actors.credit.attributor import Attributor
 from actors.messages import Attributed, Attribution, Exchange, Feedback, Hints, OutcomeChanged, StepLabel, Trajectory
+from actors.store.runs import find_trajectory
 from actors.system.streams import TRAJECTORY_CLOSED
 from tests.support.driving import Driver
 from tests.support.traffic import exchange, said_of
@@ -45,6 +46,11 @@ def said(outcome: float | None = 1.0, *, key: str = "f", received: float = 6000.
 
 def of_step(**fields: Any) -> Feedback:
     return said(0.0, kind="step", final=False, **fields)
+
+
+async def whose(bench: Bench, feedback: Feedback) -> str | None:
+    """The closed run that `feedback` means."""
+    return await bench.store.ask(lambda connection: find_trajectory(connection, feedback))
 
 
 async def labels(bench: Bench, run: Trajectory) -> list[str]:
@@ -110,8 +116,8 @@ async def test_an_id_that_comes_again_means_the_newest_trajectory_that_had_begun
     for run, started in (("a", 100.0), ("b", 5000.0), ("c", 9000.0)):
         await bench.see(exchange(run, 0, started=started, hints=Hints(custom_id="same")))
     runs = {run.goal: run.id for run in await bench.later()}
-    assert await bench.store.find_trajectory(said(custom_id="same", received=6000.0)) == runs["goal of b"]
-    assert await bench.store.find_trajectory(said(custom_id="same", received=50.0)) == runs["goal of c"]
+    assert await whose(bench, said(custom_id="same", received=6000.0)) == runs["goal of b"]
+    assert await whose(bench, said(custom_id="same", received=50.0)) == runs["goal of c"]
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -132,7 +138,7 @@ async def test_feedback_by_a_response_id_that_came_again_is_of_the_newest_call_b
     await bench.later()
     outcomes = {run.id: run.outcome for run in await bench.store.recent_closed(10)}
     for calls, outcome in ((old, 0.0), (new, 1.0)):
-        assert outcomes[await bench.store.find_trajectory(said(exchange_id=calls[0].id))] == outcome
+        assert outcomes[await whose(bench, said(exchange_id=calls[0].id))] == outcome
 
 
 @pytest.mark.parametrize("when", ["before", "at once", "an hour later", "after a restart", "forgotten"])
