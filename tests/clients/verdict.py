@@ -15,7 +15,7 @@ from actors.trajectories.parsed_exchange import read_turn
 from actors.trajectories.stitching import Limits, Stitcher
 from tests.clients.catalogue import Run
 
-LIMITS = Limits(idle_seconds=60.0, max_feedback=100, feedback_seconds=60.0)
+LIMITS = Limits(idle_seconds=60.0, max_feedback=100)
 
 
 class Verdict(msgspec.Struct, kw_only=True):
