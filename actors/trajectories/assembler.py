@@ -26,10 +26,14 @@ from actors.trajectories.engine_defaults import Ask, EngineDefaults
 from actors.trajectories.link_keys import Signal, of_run
 from actors.trajectories.parsed_exchange import ParsedExchange, read_turn
 from actors.trajectories.rerendering import Rerenderer
+from actors.trajectories.side_calls import beginnings
 from actors.trajectories.stitching import Limits, Stitcher
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED_TRAJECTORIES = 2000
+_MIXED = 8
+"""Conversations of one run that is named, above which it is told that it may be many users' runs."""
+_REMEDY = "a run's id is of one run: name agents by /agents/NAME, or give each run an id of its own"
 
 
 class Assembler(Actor):
@@ -75,7 +79,8 @@ class Assembler(Actor):
         self._stitcher = Stitcher(self._limits)
         self.counts: Counter[str] = Counter()
         """Since this object was made: closed_<why>, untrainable_<why> (calls), side_calls, failed, other_endpoint,
-        duplicate, continued, late_feedback, unrendered (redacted calls that no engine rendered)."""
+        duplicate, continued, late_feedback, unrendered (redacted calls that no engine rendered), mixed (named runs of
+        many conversations)."""
         self.links: Counter[tuple[Signal, float]] = Counter()
         """Links of closed trajectories by what told of them and how sure it is; ("none", 0.5): a missing beginning."""
 
@@ -160,6 +165,11 @@ class Assembler(Actor):
             records += [Joined(id=one.id, trajectory_id=run.id, outcome=run.outcome) for one in built.feedback]
             records += [Joined(id=one.id, trajectory_id=run.id) for one in built.aside]
             outputs.append(Output(TRAJECTORY_CLOSED, run))
+            if closing.turns[0].explicit and (conversations := beginnings(closing.turns)) > _MIXED:
+                self.counts["mixed"] += 1
+                _log.warning(
+                    "run_of_many_conversations", trajectory=run.id, conversations=conversations, remedy=_REMEDY
+                )
             self.counts["side_calls"] += len(built.beside)
             self.counts["continued"] += bool(run.continues)
             self.counts[f"closed_{run.closed_by}"] += 1

@@ -63,6 +63,14 @@ def main_line(turns: Sequence[ParsedExchange]) -> Path:
     return sorted(main, key=lambda turn: place[turn.id])
 
 
+def beginnings(turns: Sequence[ParsedExchange]) -> int:
+    """Conversations among `turns`, which are in order, that none of the others gave its task: where they are many, the
+    calls of many users have one run's id."""
+    parents = _parents(turns)
+    roots = [(number, turn) for number, turn in enumerate(turns) if turn.id not in parents]
+    return sum(not _told(turn, turns[:number], turns[:number]) for number, turn in roots)
+
+
 def _parents(turns: Sequence[ParsedExchange]) -> dict[str, str]:
     """Which turn each one follows, where one of `turns` is that."""
     makers: dict[Key, list[str]] = {}
@@ -116,7 +124,7 @@ def _heard(last: ParsedExchange, later: Path) -> bool:
     return False
 
 
-def _told(first: ParsedExchange, earlier: Path, main: Path) -> bool:
+def _told(first: ParsedExchange, earlier: Sequence[ParsedExchange], main: Sequence[ParsedExchange]) -> bool:
     """Whether one of `earlier` gave `first` its task in a tool call."""
     task = _normal(first.goal)
     if not _telling(task) or any(_telling(goal) and goal in task for goal in {_normal(turn.goal) for turn in main}):

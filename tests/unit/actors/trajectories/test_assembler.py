@@ -3,13 +3,14 @@
 import random
 
 import pytest
+from structlog.testing import capture_logs
 
-from actors.messages import Message
+from actors.messages import Exchange, Hints, Message
 from actors.store.erasing import Selector, find
 from actors.system.streams import TRAFFIC_EXCHANGE
 from tests.support.fakes import Clock
 from tests.support.traffic import exchange, feedback, said_of
-from tests.unit.actors.trajectories.made import Bench, names, run_of, title
+from tests.unit.actors.trajectories.made import Bench, call, calls, names, run_of, says, title
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -53,6 +54,27 @@ async def test_a_call_beside_the_main_line_is_kept_with_the_run_and_no_step_of_a
     assert (await bench.store.counts())["exchanges_open"] == 0
     scope = await bench.store.ask(find, Selector(trajectories=(run.id,)))
     assert title().id in scope.exchanges, "who forgets the run forgets it too"
+
+
+async def test_many_users_behind_one_runs_id_are_told_and_a_planner_with_many_workers_is_not(bench: Bench) -> None:
+    ours, told = Hints(trajectory_id="ours"), "look into the refund that customer number {} asked for in May"
+
+    def begins(name: str, words: str, at: float, answer: dict) -> Exchange:
+        return call(name, [{"role": "user", "content": words}], answer, at=at, hints=ours)
+
+    with capture_logs() as logs:
+        users = [begins(f"u{n}", f"where is my order number {n}, please?", 100.0 + n, says("here")) for n in range(300)]
+        await bench.see(*users)
+        await bench.later()
+    assert bench.assembler.counts["mixed"] > 0
+    assert {one["conversations"] > 8 for one in logs if one["event"] == "run_of_many_conversations"} == {True}
+    await bench.restart()
+    tasks = [told.format(number) for number in range(12)]
+    asks = [calls("worker", f"c{n}", task=task)["tool_calls"][0] for n, task in enumerate(tasks)]
+    plan = begins("plan", "clear up all refunds of May", 9000.0, says(None) | {"tool_calls": asks})
+    await bench.see(plan, *(begins(f"w{n}", task, 9001.0 + n, says("done")) for n, task in enumerate(tasks)))
+    assert len(await bench.later()) == 1
+    assert bench.assembler.counts["mixed"] == 0
 
 
 async def test_links_are_counted_by_signal_and_confidence(bench: Bench) -> None:
