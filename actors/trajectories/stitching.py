@@ -218,9 +218,16 @@ class Stitcher:
         ids, past = strong(turn), weak(turn)
         if turn.explicit or not (turn.history or turn.previous) or self._continued(turn)[0]:
             return False
-        if past and not self._unseen(past[0], turn):
+        if past and not self._unseen(past[0], turn) and not self._of_other_calls(past[0], turn):
             return False
         return any(self._unseen(key, turn) for key in ids) if ids else all(self._unseen(key, turn) for key in past)
+
+    def _of_other_calls(self, key: Key, turn: ParsedExchange) -> bool:
+        """Whether those who made `key` called their tools by other ids than `turn` answers: two runs may go the same
+        way."""
+        made_by = [self._open[maker].turn for maker in self._makers.get(key)]
+        named = [{call.id for answer in one.answers for call in answer.calls if call.id} for one in made_by]
+        return bool(named) and all(ids and ids.isdisjoint(turn.answered) for ids in named)
 
     def _unseen(self, key: Key, turn: ParsedExchange) -> bool:
         """Whether nothing that `turn` could follow has made `key`."""

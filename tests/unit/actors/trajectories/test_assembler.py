@@ -5,12 +5,12 @@ import random
 import pytest
 from structlog.testing import capture_logs
 
-from actors.messages import Exchange, Hints, Message
+from actors.messages import Exchange, Feedback, Hints, Message
 from actors.store.erasing import Selector, find
 from actors.system.streams import TRAFFIC_EXCHANGE
 from tests.support.fakes import Clock
 from tests.support.traffic import exchange, feedback, said_of
-from tests.unit.actors.trajectories.made import Bench, call, calls, names, run_of, says, title
+from tests.unit.actors.trajectories.made import Bench, call, calls, names, result, run_of, says, title
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -75,6 +75,28 @@ async def test_many_users_behind_one_runs_id_are_told_and_a_planner_with_many_wo
     await bench.see(plan, *(begins(f"w{n}", task, 9001.0 + n, says("done")) for n, task in enumerate(tasks)))
     assert len(await bench.later()) == 1
     assert bench.assembler.counts["mixed"] == 0
+
+
+async def test_two_runs_that_go_the_same_way_stay_two_where_a_crash_brings_the_first_call_of_one_last(
+    bench: Bench,
+) -> None:
+    asked = [{"role": "user", "content": "Cancel the order for Sam."}]
+
+    def calls_of(name: str, at: float) -> tuple[Exchange, Exchange]:
+        key = f"call_{name}7Qk1x93b"
+        found = calls("find", key, name="Sam")
+        then = [*asked, found, result(key, "Sam Miller")]
+        return call(f"{name}1", asked, found, at=at), call(f"{name}2", then, says("done"), at=at + 1)
+
+    def told(last: Exchange, outcome: float) -> Feedback:
+        return Feedback(id=f"f-{last.id}", received=last.started + 1, response_id=last.response_id, outcome=outcome)
+
+    (a1, a2), (b1, b2) = calls_of("a", 100.0), calls_of("b", 102.0)
+    await bench.see(a1, a2, b2, told(a2, 0.0))
+    runs = await bench.later(2.0)
+    await bench.see(b1, told(b2, 1.0))
+    runs += [*await bench.later(2.0), *await bench.later()]
+    assert sorted((names(run), run.outcome) for run in runs) == [("a1 a2", 0.0), ("b1 b2", 1.0)]
 
 
 async def test_links_are_counted_by_signal_and_confidence(bench: Bench) -> None:
