@@ -186,13 +186,9 @@ class ArmsCount:
             late = sorted(map(_late, before))[int(_NEARLY_ALL * (len(before) - 1))] if before else 0
             if late:
                 waits = all_reported(late) + _SLACK
-                for version, span in (
-                    (trial.goal.version, (since, now - waits)),
-                    (stable, (0.0, min(since, now - waits))),
-                ):
-                    whole += await store.recent_outcomes(
-                        version=version, since=span[0], until=span[1], limit=self._sample
-                    )
+                until, size = now - waits, self._sample
+                whole += await store.recent_outcomes(version=trial.goal.version, since=since, until=until, limit=size)
+                whole += await store.recent_outcomes(version=stable, until=min(since, until), limit=size)
             runs += await store.recent_outcomes(until=since, limit=SAMPLE)
             earlier = [
                 row for version in lately
@@ -211,14 +207,14 @@ class ArmsCount:
             )
         lost = await self._lost(trial, [row for one, row in self._sided(runs) if not one.canary])
         # In a thread: with thousands of runs it takes a tenth of a second, and everybody else would wait.
-        found = await anyio.to_thread.run_sync(self._tally, judged, runs, lost, (stable, *lately))
-        complete, _ = _fair([(one, row.outcome < 0.5) for one, row in self._sided(whole) if row.outcome is not None])
-        return msgspec.structs.replace(found, waits=waits, complete=_strata(complete))
+        found = await anyio.to_thread.run_sync(self._tally, judged, runs, whole, lost, (stable, *lately))
+        return msgspec.structs.replace(found, waits=waits)
 
     def _tally(
         self,
         judged: Sequence[OutcomeRow],
         runs: Sequence[OutcomeRow],
+        whole: Sequence[OutcomeRow],
         lost: Sequence[bool],
         stable: Sequence[int],
     ) -> Arms:
@@ -231,6 +227,7 @@ class ArmsCount:
             if row.outcome is not None and one.version in stable
         ]
         told, aside = _fair(told)
+        complete, _ = _fair([(one, row.outcome < 0.5) for one, row in self._sided(whole) if row.outcome is not None])
         others = [(one, failed) for one, failed in others if one.party not in aside]
         self.records = {
             version: (sum(not failed for failed in outcomes), len(outcomes))
@@ -252,6 +249,7 @@ class ArmsCount:
             if self._alone and len(stable) > 1
             else (),
             aside=tuple(sorted(aside)),
+            complete=_strata(complete),
             drawn=not self._alone,
             telling=sum(not self._alone or not solved or place[0] in solved for place, _, _ in mine),
         )

@@ -78,7 +78,7 @@ class SigningKey:
 
 
 class PublicKeys:
-    """The public keys in a file, for who checks; read whenever they are asked for."""
+    """The public keys in a file, for checking signatures. The file is read again at each use."""
 
     def __init__(self, path: Path) -> None:
         """

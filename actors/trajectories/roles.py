@@ -42,7 +42,7 @@ class _Voice(msgspec.Struct, frozen=True):
 
     agent: str
     text: str
-    """The prompt without what is no part of the role."""
+    """The part of the prompt that states the role."""
     tools: frozenset[str]
 
 

@@ -32,8 +32,8 @@ class Listener:
     """The address, its certificate, and the keys of those who may come in.
 
     Raises:
-        KeysUnusable: the file of keys, or others can reach the address and there is no key.
-        ConfigError: they can, and there is no TLS.
+        KeysUnusable: the key file cannot be used, or other hosts can reach the address and it holds no key.
+        ConfigError: other hosts can reach the address and TLS is off.
     """
 
     def __init__(self, config: Config, registry: CollectorRegistry) -> None:

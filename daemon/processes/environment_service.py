@@ -69,8 +69,8 @@ def door(settings: ServeSettings, keys_file: Path | None, *, clock: Callable[[],
     """Who may come in.
 
     Raises:
-        ConfigError: keys are needed, and there is no file of keys.
-        KeysUnusable: it cannot be read.
+        ConfigError: keys are needed and no key file is set.
+        KeysUnusable: the key file cannot be read.
     """
     loopback = is_loopback(settings.host)
     hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(_LOOPBACK) if loopback else ["*"])
