@@ -40,7 +40,7 @@ It is further where the engine cut the distribution (top_p, top_k) and recorded 
 _CONFIDENCE = 0.9
 """Two-sided, so one-sided 0.95 for either decision, as in the sandbox."""
 _WEIGHT_LIMIT = 5.0
-"""A token's importance weight is cut off here: docs/promotion.md has the table that it was chosen by."""
+"""A token's importance weight is cut off here: docs/measured.md has the table that it was chosen by."""
 _KL_LIMIT = 0.1
 """Nats a token that the candidate may be away from the incumbent, for outcomes to decide: further away the estimate is
 biased by what changed tokens do together."""
