@@ -91,7 +91,7 @@ def tap_metrics(
         yield gauge(f"evolved_tap_{name}", about, number)
     engines = {one.name: one for one in router.upstreams}
     for name, about, of in (
-        ("idle", "Idle connections.", lambda one: one.idle),
+        ("idle", "Idle connections.", lambda one: len(one.pool)),
         ("healthy", "1 if it answers.", lambda one: float(one.healthy)),
         ("in_flight", "Calls under way.", lambda one: one.in_flight),
         ("closed", "1 if it gets no new trajectories for now.", lambda one: float(one.closed)),

@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
@@ -49,24 +49,16 @@ class Router:
     def choose(self, request: Request) -> Upstream:
         if not self.many:
             return self.upstreams[0]
-        keys, first = _keys(request), _opening(request)
+        keys, first = _keys(request), b"o:" + hashlib.blake2b(opening(request.body), digest_size=16).digest()
         # Identical openings are common: only a conversation that goes on may follow one, a new one goes by weight.
         follows = [*keys, first] if goes_on(request.body) else keys
-        keys = [*keys, first]
-        chosen = self._known(follows)
+        known = (self.named(self._routes.get(key) or "") for key in follows)
+        chosen = next((one for one in known if one is not None and one.healthy), None)
         if chosen is None:
             chosen = self._draw()
             chosen.trajectories += 1
-        self._remember(keys, chosen)
+        self._remember([*keys, first], chosen)
         return chosen
-
-    def _known(self, keys: Sequence[bytes]) -> Upstream | None:
-        """The healthy engine that the first known one of `keys` is with."""
-        for key in keys:
-            known = self.named(self._routes.get(key) or "")
-            if known is not None and known.healthy:
-                return known
-        return None
 
     def other(self, tried: Sequence[Upstream]) -> Upstream | None:
         """A healthy engine that is not among `tried`; the canary, or one that is closed, if there is no other."""
@@ -93,7 +85,7 @@ class Router:
         drawn = rest or able
         return self._rng.choices(drawn, [one.weight for one in drawn])[0]
 
-    def _remember(self, keys: Iterable[bytes], upstream: Upstream) -> None:
+    def _remember(self, keys: Sequence[bytes], upstream: Upstream) -> None:
         for key in keys:
             self._routes.put(key, upstream.name)
 
@@ -117,7 +109,3 @@ def _keys(request: Request) -> list[bytes]:
     """The ids that tell the trajectory of `request`, the surest first."""
     run, _ = named(request)
     return [b"t:" + run[:256]] if run else newest_ids(request.body)
-
-
-def _opening(request: Request) -> bytes:
-    return b"o:" + hashlib.blake2b(opening(request.body), digest_size=16).digest()

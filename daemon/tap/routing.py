@@ -1,11 +1,10 @@
 """What the daemon tells the running tap: which engine is the canary, which take nothing new (`actors.messages.routes`).
 
-The file is read when it has changed, a few times a second; a tap that comes up later finds it too. If nobody renews it
-in time, the daemon is away: nothing is closed any more, and the canary gets no new trajectories, for nobody watches it.
+The file is read a few times a second; a tap that comes up later finds it too. If nobody renews it in time, the daemon
+is away: nothing is closed any more, and the canary gets no new trajectories, for nobody watches it.
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,17 +22,13 @@ class Routing:
     """Keeps a router by the routes file."""
 
     def __init__(self, path: Path, router: Router, *, clock: Callable[[], float]) -> None:
-        """
-        Args:
-            clock: unix seconds.
-        """
+        """`clock`: unix seconds."""
         self._path, self._router, self._clock = path, router, clock
-        self._stamp: tuple[int, int, int] | None = None
         self._routes = _NOTHING
-        self._stale = False
-        self._broken = ""
+        self._unusable = ""
+        """Why it cannot be used, as it was logged."""
         self.errors = 0
-        """Times that it could not be read, or named an engine that the tap does not have."""
+        """Times that it became unusable."""
 
     async def watch(self, seconds: float) -> None:
         """Look every `seconds`, for ever. A tap with one engine needs none of it."""
@@ -42,51 +37,29 @@ class Routing:
             await asyncio.sleep(seconds)
 
     def look(self) -> None:
+        """Take over what the file says; what cannot be read changes nothing."""
+        router, unusable = self._router, ""
         try:
-            found = os.stat(self._path)
+            self._routes = read_routes(self._path)
         except FileNotFoundError:
-            self._stamp, self._routes = None, _NOTHING  # no daemon has ever run here, or it has one engine now
-            self._apply()
-            return
-        except OSError as error:
-            self._problem(str(error))
-            return
-        # A rename gives another inode, so that no clock is too coarse to notice.
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if stamp != self._stamp:
-            self._stamp = stamp
-            try:
-                self._routes = read_routes(self._path)
-            except (OSError, msgspec.DecodeError) as error:
-                self._problem(str(error))
-                return
-            self._known()
-        self._apply()
-
-    def _known(self) -> None:
+            self._routes = _NOTHING  # no daemon has ever run here, or it has one engine now
+        except (OSError, msgspec.DecodeError) as error:
+            unusable = str(error)
         routes = self._routes
-        names = {routes.canary, *routes.closed, *routes.versions} - {""}
-        unknown = sorted(name for name in names if self._router.named(name) is None)
-        if unknown:
-            self._problem(f"unknown engines {unknown}: engines and the daemon's engines need the same names")
-        elif self._broken:
-            self._broken = ""
-            log.info("routes_usable", path=str(self._path))
-
-    def _apply(self) -> None:
-        routes, router = self._routes, self._router
         stale = self._clock() > routes.until
-        if stale != self._stale:
-            self._stale = stale
-            if routes is not _NOTHING:
-                (log.warning if stale else log.info)("routes_stale" if stale else "routes_fresh", canary=routes.canary)
-        router.canary = router.named(routes.canary) if routes.canary else None
+        router.canary = router.named(routes.canary)
         router.share = 0.0 if stale else min(1.0, max(0.0, routes.share))
         for one in router.upstreams:
             one.closed = one.name in routes.closed and not stale
-
-    def _problem(self, reason: str) -> None:
-        self.errors += 1
-        if reason != self._broken:
-            self._broken = reason
-            log.error("routes_unusable", path=str(self._path), reason=reason)
+        unknown = {routes.canary, *routes.closed, *routes.versions} - {"", *(one.name for one in router.upstreams)}
+        if unknown:
+            unusable = f"unknown engines {sorted(unknown)}: engines and the daemon's engines need the same names"
+        elif stale and routes is not _NOTHING:
+            unusable = unusable or "nobody has renewed it in time: the daemon is away"
+        if unusable != self._unusable:
+            self._unusable = unusable
+            self.errors += bool(unusable)
+            if unusable:
+                log.warning("routes_unusable", path=str(self._path), reason=unusable)
+            else:
+                log.info("routes_usable", path=str(self._path))

@@ -21,7 +21,7 @@ from prometheus_client.core import Metric
 from daemon.figures import Figures
 from daemon.tap.admin import AdminRoute
 from daemon.tap.admission import Admission
-from daemon.tap.agent import AgentConnection, Answering
+from daemon.tap.agent import AgentConnection
 from daemon.tap.body_budget import BodyBudget
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts, tap_metrics
@@ -177,7 +177,7 @@ class Tap:
 
     def _maker(
         self,
-        answer: Callable[[Request, AgentConnection], Answering | None],
+        answer: Callable[[Request, AgentConnection], object],
         admit: Callable[[Head], object],
         agents: set[AgentConnection],
         counts: Counts,
