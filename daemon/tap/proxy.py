@@ -126,7 +126,6 @@ class Call:
 
     def begin(self) -> None:
         self._agent.call = self
-        self._proxy.counts.in_flight += 1
         self._upstream.in_flight += 1
         engine = self._upstream.take()
         if engine is not None:
@@ -280,7 +279,6 @@ class Call:
 
     def _count(self, problem: str, status: int) -> None:
         proxy, upstream = self._proxy, self._upstream
-        proxy.counts.in_flight -= 1
         upstream.in_flight -= 1
         proxy.counts.requests["engine", status] += 1
         if problem:

@@ -104,10 +104,8 @@ _NAMES = {
     _MESSAGES: ("input_messages", "output_messages"),
 }
 """The fields of an answer by the fields of the request that ask for them, where the names differ."""
-_AFTER = b'},"finish_reason":'
-_IDS = (b"[", b"]", 0)
-_KNOWN = {"logprobs": (b"{", _AFTER, len(_AFTER) - 1), "token_ids": _IDS, "prompt_token_ids": _IDS}
-"""How vLLM begins the value of a field, how it goes on behind it, and how many bytes of that belong to what follows."""
+_KNOWN = {"logprobs": (b"{", b'},"finish_reason":'), "token_ids": (b"[", b"]"), "prompt_token_ids": (b"[", b"]")}
+"""How vLLM begins the value of a field, and its last byte with what follows."""
 _SILENT = b'"delta":{}'
 _EVENT = re.compile(rb"((?:event: [^\n]*\n)?data: )(\{[^\n]*)")
 """As vLLM writes them: one line of data, behind one with the type where the dialect has types."""
@@ -127,11 +125,8 @@ class _Hidden:
         self._fields = [field for name in asked for field in _NAMES.get(name, (name,))]
         self.shown = re.compile(b'"(?:%b)"(?!:null)' % "|".join(self._fields).encode())
         """One of them that is not null."""
-        self._known = [
-            (b',"%b":%b' % (name.encode(), begins), b',"%b":null' % name.encode(), ends, len(ends) - keeps)
-            for name, (begins, ends, keeps) in _KNOWN.items()
-            if name in self._fields
-        ]
+        known = [(b',"%b":' % name.encode(), *_KNOWN[name]) for name in self._fields if name in _KNOWN]
+        self._known = [(field + begins, field + b"null", ends) for field, begins, ends in known]
 
     def events(self, whole: bytes) -> bytes:
         """Events of a stream, rewritten."""
@@ -181,12 +176,12 @@ class _Hidden:
         """`data` with the known forms of the hidden fields made null. A quote in a JSON text is escaped, so byte
         sequences with one are fields wherever they stand; and the value of a field ends where the next one begins.
         """
-        for begins, null, ends, skip in self._known:
+        for begins, null, ends in self._known:
             parts, stop = [], len(data)
             start = data.rfind(begins)  # from behind because that is twice as fast
             while start >= 0:
                 end = data.find(ends, start, stop)
-                parts += [data[start:stop]] if end < 0 else [data[end + skip : stop], null]
+                parts += [data[start:stop]] if end < 0 else [data[end + 1 : stop], null]
                 stop, start = start, data.rfind(begins, 0, start)
             if parts:
                 data = b"".join([data[:stop], *reversed(parts)])
