@@ -86,7 +86,7 @@ class RequestParser:
     def _remember(self, data: bytes) -> None:
         """`data` was one whole request: the next one may have the same head."""
         head = self.requests[-1].head
-        if head.keep_alive and self._length >= 0 and not self._chunked:
+        if head.keep_alive and self._length >= 0:
             self._head_cache = HeadCache.of(data, self._length, head)
 
     def on_message_begin(self) -> None:
@@ -97,9 +97,8 @@ class RequestParser:
         self.expects = False
         """The client waits for `100 Continue` before it sends the body."""
         self._body_bytes = self._head_bytes = self._raw_bytes = 0
-        self._url = self._connection = b""
+        self._url, self._length = b"", -1
         self._headers: list[tuple[bytes, bytes, bytes]] = []
-        self._length, self._chunked = -1, False
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -114,17 +113,8 @@ class RequestParser:
         if lower == b"content-length":
             # llhttp has made sure that it is one, and a number.
             self._length = int(value) if value.isdigit() else -1
-            return
-        self._headers.append((lower, name, value))
-        if lower == b"connection":
-            self._connection = b"%b,%b" % (self._connection, value) if self._connection else value
-        elif lower == b"expect":
-            self.expects = value.lower() == b"100-continue"
-        elif lower == b"transfer-encoding":
-            self._chunked = True
-            if value.strip().lower() != b"chunked":
-                # What the body is packed in would be lost on the way: this header ends here.
-                raise Refused(501, "unknown_coding", "Transfer-Encoding: chunked is the only one known here")
+        else:
+            self._headers.append((lower, name, value))
 
     def _count_head(self, size: int) -> None:
         self._head_bytes += size
@@ -139,25 +129,23 @@ class RequestParser:
         if self._parser.should_upgrade():
             # llhttp hands over without the body, so the request cannot be passed on as a plain one either.
             raise Refused(400, "upgrade_refused", "this server does not switch protocols; leave out Upgrade")
-        if version == "1.0":
-            # It knows neither chunks nor 100: whoever is before us may have seen another end (RFC 9112, 6.1).
-            self.expects = False
-            if self._chunked:
-                raise Refused(400, "malformed_http", "Transfer-Encoding in an HTTP/1.0 request")
+        codings = {value.strip().lower() for lower, _, value in self._headers if lower == b"transfer-encoding"}
+        if not codings <= {b"chunked"}:
+            # What the body is packed in would be lost on the way: this header ends here.
+            raise Refused(501, "unknown_coding", "Transfer-Encoding: chunked is the only one known here")
+        old = version == "1.0"
+        if old and codings:
+            # It knows no chunks: whoever is before us may have seen another end (RFC 9112, 6.1).
+            raise Refused(400, "malformed_http", "Transfer-Encoding in an HTTP/1.0 request")
         target, agent, run = cut_names(self._url)
-        self._head = Head(
-            self._parser.get_method(),
-            target,
-            target.partition(b"?")[0],
-            self._headers,
-            old=version == "1.0",
-            connection=self._connection,
-            framed=self._length >= 0 or self._chunked,
-            agent=agent,
-            run=run,
-        )
-        if self._chunked or self.expects or self._length > _UNASKED:
-            self._admit(self._head)
+        framed = bool(codings) or self._length >= 0
+        path = target.partition(b"?")[0]
+        head = Head(self._parser.get_method(), target, path, self._headers, old, framed, agent, run)
+        self._head = head
+        # HTTP/1.0 knows no 100 either.
+        self.expects = head.named.get(b"expect", b"").lower() == b"100-continue" and not old
+        if codings or self.expects or self._length > _UNASKED:
+            self._admit(head)
         if self._length > self._max_body:
             raise self._too_large()
         if self._length > SMALL:

@@ -16,8 +16,6 @@ _DROPPED = frozenset(
     }
 )  # fmt: skip
 """Headers that do not travel on as they are: what two neighbours say to each other, and what is ours to say."""
-_USUAL = frozenset({b"", b"keep-alive", b"Keep-Alive", b"close"})
-"""Connection headers that name no header."""
 
 
 class Head(msgspec.Struct, gc=False, eq=False):
@@ -31,14 +29,13 @@ class Head(msgspec.Struct, gc=False, eq=False):
     """(name in lower case, name, value), all but Content-Length, which is each body's own"""
     old: bool = False
     """HTTP/1.0: no chunked response may come back."""
-    keep_alive: bool = True
-    connection: bytes = b""
-    """What the Connection headers say, joined by commas."""
     framed: bool = False
+    """It says how long its body is, if only that it has none."""
     agent: str = ""
     """As the address names it."""
     run: str = ""
     """As a header names it, else the address."""
+    keep_alive: bool = True
     named: dict[bytes, bytes] = {}
     """Values by name in lower case; the last one if there are several."""
     hints: Hints = Hints()
@@ -62,9 +59,10 @@ class Head(msgspec.Struct, gc=False, eq=False):
         known, asked = self._onward, (host, without)
         if known is None or known[0] != asked:
             dropped = _DROPPED.union(without)
-            if self.connection not in _USUAL:
-                # The headers that it names end here as well.
-                dropped = dropped.union([token.strip().lower() for token in self.connection.split(b",")])
+            for lower, _, value in self.headers:
+                if lower == b"connection":
+                    # The headers that it names end here as well.
+                    dropped = dropped.union([token.strip().lower() for token in value.split(b",")])
             version = b"1.0" if self.old else b"1.1"
             lines = [b"%b: %b\r\n" % (name, value) for lower, name, value in self.headers if lower not in dropped]
             line = b"%b %b HTTP/%b\r\nHost: %b\r\n" % (self.method, self.target, version, host)
