@@ -84,8 +84,8 @@ class AgentConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         # What waits for an agent stays with its engine, but for the piece that did not go out whole: a loop may hold
-        # on to all of a piece until the last byte of it has gone.
-        self._transport.set_write_buffer_limits(0)
+        # on to all of a piece until the last byte of it has gone. (Not 0: over TLS, uvloop pauses at the limit itself.)
+        self._transport.set_write_buffer_limits(1)
         if len(self._agents) >= self._max_connections and not self._make_room():
             self._counts.errors["too_many_connections"] += 1
             self._refuse(Refused(503, "too_many_connections", "try again later"))

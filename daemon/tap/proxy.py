@@ -19,17 +19,19 @@ slows down the other side: nothing but the socket buffers and one piece lies in 
 """
 
 import asyncio
+import random
 import time
 from typing import Literal
 
 import structlog
 
+from actors.messages import Exchange
 from actors.messages.dialects import dialect_at
 from daemon.tap import capture
 from daemon.tap.admission import Admission, Visitor
 from daemon.tap.agent import AgentConnection
 from daemon.tap.body_budget import BodyBudget
-from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
+from daemon.tap.errors import Refused, UpstreamBroke
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import refusal_bytes
 from daemon.tap.metrics import Counts
@@ -38,7 +40,7 @@ from daemon.tap.recorder import Recorder
 from daemon.tap.reply import ReplyParser
 from daemon.tap.request import Head, Request, request_bytes
 from daemon.tap.router import Router
-from daemon.tap.token_fields import HiddenAnswer, asks, shows_stored, with_tokens
+from daemon.tap.token_fields import HiddenAnswer, asked
 from daemon.tap.upstream import EngineConnection, Upstream
 
 _FEEDBACK_SECONDS = 10.0
@@ -71,12 +73,15 @@ class Proxy:
             tokens: ask for token ids where the agent did not, and hide them from it.
             first_byte_seconds: that an engine may take to the first byte of an answer.
         """
-        self.router, self.recorder, self.counts = router, recorder, counts
+        self.router, self._recorder, self.counts, self.rng = router, recorder, counts, random.Random()
         self.tokens, self.first_byte_seconds = tokens, first_byte_seconds
-        self.record_ids = capture.RecordIds()
         self.copies = BodyBudget()
         """What is held of answers that are under way."""
         self._door, self._desk = door, FeedbackDesk(recorder, counts, clock=time.time)
+
+    def keep(self, record: Exchange, encoding: str = "") -> None:
+        if self._recorder.offer(record, encoding=encoding):
+            self.counts.keep(record.tenant, len(record.request) + len(record.response))
 
     def admit(self, head: Head) -> None:
         """Refuse a request before its body is taken in, as far as its head tells."""
@@ -99,9 +104,7 @@ class Proxy:
             # A mirrored call has the agent's own headers, so this is the same rule as on the agents' port.
             visitor = self._door.admit(request)
             if visitor.keep:
-                record = capture.mirrored(self.record_ids.next(), request, visitor)
-                if self.recorder.offer(record):
-                    self.counts.keep(record.tenant, len(record.request))
+                self.keep(capture.mirrored(capture.new_id(self.rng), request, visitor))
             else:
                 self.counts.not_kept[visitor.why_not] += 1
         self.counts.requests["mirror", 204] += 1
@@ -144,13 +147,13 @@ class Call:
             try:
                 engine = await self._upstream.dial()
                 break
-            except UpstreamUnreachable as error:
+            except OSError as error:
                 self._tell(down=True)
                 tried.append(self._upstream)
                 other = self._proxy.router.other(tried)
                 if other is None:
                     self._dial = None
-                    self._end("upstream_down", str(error))
+                    self._end("upstream_down", f"{self._upstream.authority.decode()}: {error}")
                     return
                 self._proxy.counts.errors["rerouted"] += 1
                 self._upstream.in_flight -= 1
@@ -172,11 +175,7 @@ class Call:
             copies=proxy.copies,
         )
         self._agent.within(proxy.first_byte_seconds)
-        body, added = request.body, ()
-        if proxy.tokens and self._keep and asks(request.head):
-            body, added = with_tokens(body, request.path)
-        elif proxy.tokens:
-            added = shows_stored(request.head)
+        body, added = asked(request, kept=self._keep) if proxy.tokens else (request.body, ())
         without = (b"authorization",) if self._visitor.strip_authorization else ()
         if added:
             self._hidden = HiddenAnswer(added)
@@ -213,7 +212,7 @@ class Call:
             if rest:
                 self._pass_on(rest)
             self._complete()
-        elif engine is not None and engine.used and not self._reply.started:
+        elif engine is not None and engine.used and not self._reply.received:
             # The engine may have closed a connection of the pool a moment ago. Only that is tried again, and on a
             # new connection, so once.
             self._proxy.counts.stale += 1
@@ -229,7 +228,7 @@ class Call:
 
     def late(self) -> None:
         awaited = "connect" if self._dial is not None else "first byte of the response"
-        self._end("timeout", "the rest of the response" if self._reply.started else awaited)
+        self._end("timeout", "the rest of the response" if self._reply.received else awaited)
 
     def client_full(self, full: bool) -> None:
         if self._engine is not None:
@@ -248,9 +247,9 @@ class Call:
         self._agent.send(data)
 
     def _complete(self) -> None:
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            (engine.give_back if self._reply.keep_alive else engine.drop)()
+        if self._engine is not None and self._reply.keep_alive:
+            self._engine.give_back()
+            self._engine = None
         self._end(go_on=self._reply.keep_alive or (self._hidden is not None and self._hidden.framed))
 
     def _end(self, problem: str = "", detail: str = "", *, go_on: bool = False) -> None:
@@ -285,7 +284,7 @@ class Call:
             proxy.counts.errors[problem] += 1
         else:
             proxy.counts.observe(self._busy)
-        if self._reply.started:
+        if self._reply.received:
             self._tell(down=False)
         if proxy.router.many:
             # Also when the agent left: many do so at the last event, before the end of the body.
@@ -296,7 +295,7 @@ class Call:
         proxy = self._proxy
         try:
             record = capture.record(
-                proxy.record_ids.next(),
+                capture.new_id(proxy.rng),
                 self._request,
                 self._visitor,
                 self._reply,
@@ -305,8 +304,7 @@ class Call:
                 finished=time.time(),
                 problem=problem,
             )
-            if proxy.recorder.offer(record, encoding=self._reply.head.content_encoding):
-                proxy.counts.keep(record.tenant, len(record.request) + len(record.response))
+            proxy.keep(record, self._reply.head.content_encoding)
         except Exception:
             # The copy may fail in any way; the agent's answer does not depend on it.
             proxy.counts.errors["capture"] += 1

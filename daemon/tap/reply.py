@@ -50,8 +50,8 @@ class ReplyParser:
         """
         self._head_only, self._max_capture, self._copies = head_only, max_capture_bytes, copies or BodyBudget()
         self.head = _NOTHING
-        self.started = False
-        """A byte has come."""
+        self.received = 0
+        """Bytes that have come."""
         self.head_done = False
         """The final response's headers are whole (100 and 103 only announce it)."""
         self.done = False
@@ -64,11 +64,11 @@ class ReplyParser:
         self.body: list[bytes] = []
         self.overflow = False
         """The body was longer than `max_capture_bytes`, or found no room; `body` is empty."""
-        self._head_bytes = 0
 
     def feed(self, data: bytes) -> None:
         """Read along. UpstreamBroke: no HTTP, or more than one response; `data` must not go to the client."""
-        fresh, self.started = not self.started, True
+        fresh = not self.received
+        self.received += len(data)
         if fresh and self._same_head(data):
             return
         try:
@@ -83,10 +83,8 @@ class ReplyParser:
         if self.fresh and self._head_only:
             # The client would take it for its next response.
             raise UpstreamBroke("a body in the response to HEAD")
-        if not self.head_done:
-            self._head_bytes += len(data)
-            if self._head_bytes > _MAX_REPLY_HEAD:
-                raise UpstreamBroke(f"response headers above {_MAX_REPLY_HEAD} bytes")
+        if not self.head_done and self.received > _MAX_REPLY_HEAD:
+            raise UpstreamBroke(f"response headers above {_MAX_REPLY_HEAD} bytes")
         # Some statuses have no body whatever their length says: this one had, so the next one has.
         if fresh and self.done and self.keep_alive and self.size and self.size == self._length:
             self._head_cache = HeadCache.of(data, self._length, self.head)

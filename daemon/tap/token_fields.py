@@ -20,7 +20,7 @@ import msgspec
 from daemon.tap.errors import UpstreamBroke
 from daemon.tap.paths import CHAT, COMPLETIONS, MESSAGES, RESPONSES, STORED
 from daemon.tap.reply import ReplyHead, ReplyParser
-from daemon.tap.request import Head
+from daemon.tap.request import Request
 
 TOKEN_FIELDS = ("logprobs", "return_token_ids", "return_weight_versions")
 _MESSAGES = "enable_response_messages"
@@ -50,14 +50,18 @@ _NULL = msgspec.Raw(b"null")
 # -- asking --------------------------------------------------------------------------------------------------------
 
 
-def asks(head: Head) -> bool:
-    """Whether a call is one that fields are added to, as far as its head tells."""
-    return head.method == b"POST" and head.path in _WANTED and not head.old and b"content-encoding" not in head.named
-
-
-def shows_stored(head: Head) -> tuple[str, ...]:
-    """The fields to be hidden of an answer that was made earlier, when they were asked for."""
-    return (_MESSAGES,) if head.path.startswith(STORED) and not head.old else ()
+def asked(request: Request, *, kept: bool) -> tuple[bytes, tuple[str, ...]]:
+    """The body for the engine, and the fields to be hidden of its answer. Of a call that is not `kept` nothing is asked
+    for; an answer that was stored may have been asked for it all the same.
+    """
+    head, body = request.head, request.body
+    if head.old:
+        return body, ()
+    if head.path.startswith(STORED):
+        return body, (_MESSAGES,)
+    if kept and head.method == b"POST" and head.path in _WANTED and b"content-encoding" not in head.named:
+        return with_tokens(body, head.path)
+    return body, ()
 
 
 def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]]:

@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from daemon.tap.errors import UpstreamUnreachable
 from daemon.tap.reply import ReplyParser
 from daemon.tap.settings import Address
 
@@ -96,13 +95,10 @@ class Upstream:
         return None
 
     async def dial(self) -> EngineConnection:
-        where = self.address
-        try:
-            _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: EngineConnection(self), where.host, where.port, ssl=self._tls
-            )
-        except (OSError, ssl.SSLError) as error:
-            raise UpstreamUnreachable(f"{where.host}:{where.port}: {error}") from error
+        """A new connection; OSError if there is none to be had."""
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: EngineConnection(self), self.address.host, self.address.port, ssl=self._tls
+        )
         return connection
 
     async def probe(self) -> bool:
