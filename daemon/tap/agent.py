@@ -12,7 +12,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from typing import Literal, Protocol, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import structlog
 
@@ -21,8 +21,11 @@ from daemon.tap.http import RequestParser, no_room, refusal_bytes
 from daemon.tap.metrics import Counts
 from daemon.tap.request import Request
 
+if TYPE_CHECKING:
+    from daemon.tap.proxy import Call
+
 REQUEST_SECONDS = 120.0
-"""From a request's first byte to its last, and a second more for each `_BYTES_A_SECOND` of its body."""
+"""From a request's first byte to its last, and a second more for each `_BYTES_A_SECOND` that come."""
 KEEP_ALIVE_SECONDS = 300.0
 """How long an idle connection is kept."""
 _BYTES_A_SECOND = 65_536
@@ -34,19 +37,8 @@ _FIRST_SECONDS = 1.0
 _LINGER_SECONDS = 2.0
 _KEPT_SECONDS = 5.0
 """An agent's next request often follows its last answer: for so long its connection is not closed to make room."""
-_WRITE_BUFFER = 65_536
-"""Bytes that wait for an agent before its engine is slowed down."""
 
 log = structlog.get_logger(__name__)
-
-
-class Answering(Protocol):
-    """What answers a request, if that is not the tap itself: it sends what it has, and tells when it is over."""
-
-    def begin(self) -> None: ...
-    def abandon(self) -> None: ...
-    def late(self, phase: str) -> None: ...
-    def client_full(self, full: bool) -> None: ...
 
 
 class AgentConnection(asyncio.Protocol):
@@ -54,15 +46,15 @@ class AgentConnection(asyncio.Protocol):
 
     def __init__(
         self,
-        answer: "Callable[[Request, AgentConnection], Answering | None]",
+        answer: "Callable[[Request, AgentConnection], object]",
         parser: RequestParser,
         agents: "set[AgentConnection]",
         counts: Counts,
         *,
         max_connections: int,
     ) -> None:
-        """`answer` answers a request by `reply`, at once or later, or gives the call that will, or refuses. `agents`
-        are all open connections, this one among them for as long as it is open.
+        """`answer` answers a request by `reply`, at once or later, or by a `Call`, or refuses. `agents` are all open
+        connections, this one among them for as long as it is open.
         """
         self._answer, self._parser, self._agents, self._counts = answer, parser, agents, counts
         self._max_connections = max_connections
@@ -70,7 +62,7 @@ class AgentConnection(asyncio.Protocol):
         self._state: Literal["ASKING", "ANSWERING", "ENDING"] = "ASKING"
         self._request: Request | None = None
         """The one that is being answered."""
-        self._call: Answering | None = None
+        self.call: Call | None = None
         """What answers it, if that is not the tap itself."""
         self._early = b""
         self._refusal: Refused | None = None
@@ -80,21 +72,20 @@ class AgentConnection(asyncio.Protocol):
         self.closing = False
         """The next answer is the last one."""
         self.due = math.inf
-        self.phase = ""
-        """What is waited for until `due`."""
+        """When what it waits for is overdue."""
         self.served = False
         """It was answered something, and not by a refusal."""
         self.since = time.monotonic()
         """When it began to wait for its agent."""
-        self._began = self.since
-        """When the request began that is being read."""
         parser.on_room = self._room
 
     # Bytes and the socket's state.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(_WRITE_BUFFER)
+        # What waits for an agent stays with its engine, but for the piece that did not go out whole: a loop may hold
+        # on to all of a piece until the last byte of it has gone. (Not 0: over TLS, uvloop pauses at the limit itself.)
+        self._transport.set_write_buffer_limits(1)
         if len(self._agents) >= self._max_connections and not self._make_room():
             self._counts.errors["too_many_connections"] += 1
             self._refuse(Refused(503, "too_many_connections", "try again later"))
@@ -103,7 +94,7 @@ class AgentConnection(asyncio.Protocol):
             return
         self._agents.add(self)
         self._counts.connections += 1
-        self._await_request()
+        self.within(KEEP_ALIVE_SECONDS)
 
     def data_received(self, data: bytes) -> None:
         if self._state == "ENDING" or self._refusal is not None:
@@ -131,22 +122,22 @@ class AgentConnection(asyncio.Protocol):
         if self in self._agents:
             self._agents.remove(self)
             self._counts.connections -= 1
-        call = self._call
-        if self._request is not None and call is None:
+        if self._request is not None and self.call is None:
             self._counts.errors["client_left"] += 1
+        call = self.call
         self._end()
         if call is not None:
             call.abandon()
 
     def pause_writing(self) -> None:
         self._full = True
-        if self._call is not None:
-            self._call.client_full(True)
+        if self.call is not None:
+            self.call.client_full(True)
 
     def resume_writing(self) -> None:
         self._full = False
-        if self._call is not None:
-            self._call.client_full(False)
+        if self.call is not None:
+            self.call.client_full(False)
         elif not self._transport.is_closing():
             self._next()
 
@@ -155,34 +146,31 @@ class AgentConnection(asyncio.Protocol):
     def send(self, data: bytes) -> None:
         self._transport.write(data)
 
-    def within(self, seconds: float, phase: str) -> None:
-        self.due, self.phase = time.monotonic() + seconds, phase
+    def within(self, seconds: float) -> None:
+        self.due = time.monotonic() + seconds
 
-    def call_ended(self, go_on: bool) -> None:
-        self._call = None
-        self.served = True
-        self._answered(go_on)
+    def answered(self, go_on: bool) -> None:
+        """The answer is whole, or over; the connection may `go_on` behind it."""
+        self.call, self.served = None, True
+        self._await_next(go_on)
 
     def reply(self, data: bytes) -> bool:
         """The whole answer to the request, from ourselves; False if the agent has left or was told otherwise."""
         if self._state != "ANSWERING" or self._transport.is_closing():
             return False
         self._transport.write(data)
-        self.served = True
-        self._answered(True)
+        self.answered(True)
         return True
 
     # Its own life.
 
     def late(self) -> None:
         self.due = math.inf
-        if self._call is not None:
-            self._call.late(self.phase)
+        if self.call is not None:
+            self.call.late()
         elif self._state == "ANSWERING":
-            self._counts.requests["refused", 503] += 1
             self._refuse(Refused(503, "spool_unavailable", "it cannot be written down now; send it again later"))
         elif self._parser.waits:
-            self._counts.requests["refused", 503] += 1
             self._refuse(no_room())
         else:
             self._transport.abort()
@@ -192,7 +180,7 @@ class AgentConnection(asyncio.Protocol):
         self.closing = True
         if self._state == "ASKING" and not self.served and not self._parser.partial:
             # Accepted a moment ago, its request is on the way: nobody repeats one that he believes was taken.
-            self.within(_FIRST_SECONDS, "request")
+            self.within(_FIRST_SECONDS)
         else:
             self._next()
 
@@ -206,9 +194,9 @@ class AgentConnection(asyncio.Protocol):
             parser.feed(data)
         except Refused as refusal:
             self._refusal = refusal
-        if fresh and parser.partial:
-            self._began = time.monotonic()
-        self._await_request()
+        if fresh or not parser.partial:
+            self.within(REQUEST_SECONDS if parser.partial else KEEP_ALIVE_SECONDS)
+        self.due += len(data) / _BYTES_A_SECOND
         if parser.waits:
             self._transport.pause_reading()
         self._say_go_on()
@@ -222,7 +210,9 @@ class AgentConnection(asyncio.Protocol):
     def _say_go_on(self) -> None:
         """Ask for the body of a client that waits for that, if it is the next one to be read and there is room."""
         parser = self._parser
-        if parser.expects and parser.in_body and not parser.waits and self._state == "ASKING" and not parser.requests:
+        if self._state != "ASKING" or self._refusal is not None or parser.requests or parser.waits:
+            return
+        if parser.expects and parser.in_body:
             parser.expects = False
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -238,7 +228,6 @@ class AgentConnection(asyncio.Protocol):
         if parser.requests:
             self._begin(parser.requests.popleft())
         elif self._refusal is not None:
-            self._counts.requests["refused", self._refusal.status] += 1
             self._refuse(self._refusal)
         elif self.closing and not parser.partial:
             self._transport.close()
@@ -247,45 +236,32 @@ class AgentConnection(asyncio.Protocol):
         self._state, self._request = "ANSWERING", request
         self.due = math.inf
         try:
-            call = self._answer(request, self)
+            self._answer(request, self)
         except Refused as refusal:
             self._counts.requests["refused", refusal.status] += 1
             self._transport.write(refusal_bytes(refusal, close=self.closing, head_only=request.method == b"HEAD"))
-            self._answered(True)
-            return
+            self._await_next(True)
         except Exception:
             # One connection's fault must not end the others.
             self._counts.errors["internal"] += 1
             log.exception("connection_failed")
             self._transport.abort()
-            return
-        if call is not None:
-            self._call = call
-            call.begin()
 
-    def _answered(self, go_on: bool) -> None:
-        request, self._request = self._request, None
-        if request is not None:
-            self._parser.done_with(request)
-        if self._state == "ENDING" or self._transport.is_closing():
+    def _await_next(self, go_on: bool) -> None:
+        """The request has been answered; read on, if its connection may `go_on`."""
+        request = self._done_with_request()
+        if request is None or self._transport.is_closing():
             return
-        if not go_on or request is None or not request.head.keep_alive:
+        if not go_on or not request.head.keep_alive:
             self._linger()
             return
         self._state = "ASKING"
-        self.since = self._began = time.monotonic()
-        self._await_request()
+        self.since = time.monotonic()
+        self.within(REQUEST_SECONDS if self._parser.partial else KEEP_ALIVE_SECONDS)
         self._say_go_on()
         if self._parser.requests or self._early or self._refusal is not None or self.closing:
             # In a turn of the loop of its own: thousands that are answered at once may come in one piece.
             asyncio.get_running_loop().call_soon(self._next)
-
-    def _await_request(self) -> None:
-        if not self._parser.partial:
-            self.within(KEEP_ALIVE_SECONDS, "request")
-        else:
-            self.due, self.phase = self._began + REQUEST_SECONDS, "request"
-            self.due += self._parser.body_bytes / _BYTES_A_SECOND
 
     def _make_room(self) -> bool:
         """Close the connection that has waited longest for its agent to ask something; whether there was one. Whoever
@@ -307,22 +283,28 @@ class AgentConnection(asyncio.Protocol):
             return False
         return not self.served or time.monotonic() - self.since > _KEPT_SECONDS
 
-    def _refuse(self, refusal: Refused) -> None:
-        self._transport.write(refusal_bytes(refusal, close=True))
-        self._linger()
-
     def _take_early(self) -> bytes:
         data, self._early = self._early, b""
         self._parser.budget.give(len(data))
         return data
 
-    def _end(self) -> None:
-        self._state, self._call = "ENDING", None
-        self._take_early()
-        self._parser.release()
+    def _done_with_request(self) -> Request | None:
         request, self._request = self._request, None
         if request is not None:
-            self._parser.done_with(request)
+            self._parser.budget.give(request.held)
+        return request
+
+    def _end(self) -> None:
+        self._state, self.call = "ENDING", None
+        self._take_early()
+        self._parser.release()
+        self._done_with_request()
+
+    def _refuse(self, refusal: Refused) -> None:
+        """Say it, and close."""
+        self._counts.requests["refused", refusal.status] += 1
+        self._transport.write(refusal_bytes(refusal, close=True))
+        self._linger()
 
     def _linger(self) -> None:
         """Close without losing what was just sent: closing a socket with unread bytes resets it."""
@@ -330,7 +312,7 @@ class AgentConnection(asyncio.Protocol):
         if self._transport.can_write_eof():
             self._transport.write_eof()
             self._transport.resume_reading()
-            self.within(_LINGER_SECONDS, "close")
+            self.within(_LINGER_SECONDS)
         else:
             # TLS has no half-close.
             self._transport.close()

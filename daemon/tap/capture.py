@@ -4,26 +4,24 @@ Nothing in here understands a response: that is the recorder's work, in `adapter
 agent would wait for.
 """
 
-import os
+import random
 
-from actors.messages import Exchange, Hints
+import msgspec
+
+from actors.messages import Exchange
 from daemon.tap.admission import Visitor
 from daemon.tap.reply import ReplyParser
-from daemon.tap.request import Head, Request
+from daemon.tap.request import Request
 
 MAX_CAPTURE_BYTES = 16 << 20
 """Of a request or a response in a record. A larger one passes all the same; its record comes without it."""
+NO_REPLY = ReplyParser()
+"""Of a call that has not reached an engine."""
 
 
-class RecordIds:
-    """Record ids that no other process makes: a random half and a running number. Cheaper than a system call each."""
-
-    def __init__(self) -> None:
-        self._random, self._number = os.urandom(8), 0
-
-    def next(self) -> str:
-        self._number += 1
-        return (self._random + self._number.to_bytes(8)).hex()
+def new_id(rng: random.Random) -> str:
+    """A record id that no other process makes; `rng` is the system's once, and cheaper than the system each time."""
+    return f"{rng.getrandbits(128):032x}"
 
 
 def record(
@@ -47,43 +45,21 @@ def record(
         id=record_id,
         tenant=visitor.tenant,
         engine=engine,
-        endpoint=request.head.path.decode("latin-1"),
+        endpoint=request.path.decode("latin-1"),
         request=body,
         status=status,
-        response=pieces[0] if len(pieces) == 1 else b"".join(pieces),
+        response=b"".join(pieces),
         streamed=reply.head.content_type[:17].lower() == "text/event-stream",
         started=request.received,
         duration=max(0.0, finished - request.received),
         complete=not problem,
         error=problem,
-        hints=hints(request.head),
+        hints=request.head.hints,
         caller=visitor.caller,
     )
 
 
 def mirrored(record_id: str, request: Request, visitor: Visitor) -> Exchange:
     """The record of a request that a proxy has copied: nobody saw its answer."""
-    small = len(request.body) <= MAX_CAPTURE_BYTES
-    return Exchange(
-        id=record_id,
-        tenant=visitor.tenant,
-        endpoint=request.head.path.decode("latin-1"),
-        request=request.body if small else b"",
-        response=b"",
-        status=0,
-        started=request.received,
-        duration=0.0,
-        complete=small,
-        error="mirrored",
-        hints=hints(request.head),
-        source="mirror",
-        caller=visitor.caller,
-    )
-
-
-def hints(head: Head) -> Hints:
-    """What a head says of the run that the call belongs to; all calls with the same head share it."""
-    if head.hints is None:
-        own = head.named.get(b"x-evolved-id", b"").decode("utf-8", "replace").strip()[:256]
-        head.hints = Hints(trajectory_id=head.run, agent=head.agent, custom_id=own)
-    return head.hints
+    made = record(record_id, request, visitor, NO_REPLY, engine="", status=0, finished=0.0, problem="")
+    return msgspec.structs.replace(made, error="mirrored", source="mirror")

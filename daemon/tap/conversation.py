@@ -29,7 +29,7 @@ _FOLLOWS = re.compile(rb'"(?:previous_response_id|tool_call_id|tool_use_id|call_
 _ANSWERED = b'"assistant"'
 _MARKS = (b'"trajectory_id"', b'"conversation"', b'"previous_response_id"')
 _KEY = re.compile(r'[\s{,]*"((?:[^"\\]|\\.)*)"\s*:\s*')
-_ELEMENT = re.compile(r"[\s,]*(?=\{)")
+_ELEMENT = re.compile(r'[\s,\[]*(?=[{"])')
 _NO = (None, False, 0, "", "0", "false", "no")
 
 
@@ -95,43 +95,34 @@ def goes_on(body: bytes) -> bool:
 
 def opening(body: bytes) -> bytes:
     """What is said first, up to the first words of a user: all calls of a conversation open with it."""
-    text = body[:_HEAD].decode("utf-8", "replace")
+    text, at = body[:_HEAD].decode("utf-8", "replace"), 0
     try:
-        for name, at in _fields(text):
+        while (found := _KEY.match(text, at)) is not None:
+            name, at = found[1], found.end()
             if name == "prompt":
                 return text[at : at + _PROMPT].encode("utf-8", "replace")
             if name in ("messages", "input"):
                 return "\x1f".join(_said(text, at)).encode("utf-8", "replace")
+            at = _json.raw_decode(text, at)[1]
     except (ValueError, RecursionError):
         pass
     return b"b\x1f" + body[:_WORDS]
 
 
-def _fields(text: str) -> Iterator[tuple[str, int]]:
-    """The names in the object that `text` begins with, and where their values begin."""
-    at = 0
-    while (found := _KEY.match(text, at)) is not None:
-        yield found[1], found.end()
-        at = _json.raw_decode(text, found.end())[1]
-
-
 def _said(text: str, at: int) -> Iterator[str]:
-    if text[at : at + 1] == '"':
-        try:
-            # As it stands in the list that the same client sends from the second call on.
-            yield json.dumps(_json.raw_decode(text, at)[0])
-        except ValueError:
-            yield text[at : at + _WORDS]
-        return
-    at += 1
+    """The contents of the messages there. A text alone is told as it stands in the list that the same client sends from
+    the second call on.
+    """
     while (found := _ELEMENT.match(text, at)) is not None:
+        start = found.end()
         try:
-            one, at = _json.raw_decode(text, found.end())
+            one, at = _json.raw_decode(text, start)
         except ValueError:
-            yield text[found.end() : found.end() + _WORDS]
+            yield text[start : start + _WORDS]
             return
-        yield json.dumps(one.get("content"), sort_keys=True)
-        if one.get("role") == "user":
+        alone = isinstance(one, str)
+        yield json.dumps(one if alone else one.get("content"), sort_keys=True)
+        if alone or one.get("role") == "user":
             return
 
 

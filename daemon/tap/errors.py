@@ -2,8 +2,7 @@
 
 TapError
 ├── Refused                 the tap answers by itself, with this status and an error in OpenAI's format
-├── UpstreamUnreachable     no connection to the engine could be made
-├── UpstreamBroke           its connection ended, or spoke no HTTP, before the response was whole
+├── UpstreamBroke           the engine's connection ended, or spoke no HTTP, before the response was whole
 ├── InvalidTapSettings      a setting that cannot work
 │   └── KeysUnusable        a key file that is not there, not ours, or not to be trusted
 ├── PortTaken               somebody else listens where the tap should
@@ -23,10 +22,6 @@ class Refused(TapError):
     def __init__(self, status: int, code: str, message: str, *, param: str | None = None, allow: str = "") -> None:
         super().__init__(message)
         self.status, self.code, self.param, self.allow = status, code, param, allow
-
-
-class UpstreamUnreachable(TapError):
-    """Nobody listens there, or the name does not resolve."""
 
 
 class UpstreamBroke(TapError):

@@ -145,7 +145,7 @@ class FeedbackDesk:
         if visitor.why_not == "other_site":
             # It may post to every port of its machine.
             raise Refused(403, "other_site", "a web page must show an agent's key; make one with `evolved keys add`")
-        kind = request.header(b"content-type").partition(b";")[0].strip().lower()
+        kind = request.head.named.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             # All else a browser lets any page send anywhere without asking first (Fetch standard, CORS-safelisted).
             raise Refused(415, "content_type", "send it with content-type: application/json", param="content-type")

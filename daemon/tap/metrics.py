@@ -10,7 +10,6 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from daemon.figures import counter, gauge
 from daemon.tap.recorder import Recorder
 from daemon.tap.router import Router
-from daemon.tap.routing import Routing
 
 BUCKETS_US = (20, 40, 60, 80, 100, 150, 200, 300, 500, 1_000, 2_000, 5_000, 10_000, 50_000)
 """Upper bounds of the overhead histogram, microseconds."""
@@ -36,7 +35,6 @@ class Counts:
         self.stale = 0
         """Requests sent again because a pooled connection had been closed."""
         self.connections = 0
-        self.in_flight = 0
         self.overhead = [0] * (len(BUCKETS_US) + 1)
         """Calls by our own time on them, one a bucket."""
         self.overhead_ns = 0
@@ -53,9 +51,7 @@ class Counts:
         self.overhead[bisect_left(BUCKETS_US, nanoseconds / 1000)] += 1
 
 
-def tap_metrics(
-    counts: Counts, recorder: Recorder, router: Router, routing: Routing, spool_age: float
-) -> Iterator[Metric]:
+def tap_metrics(counts: Counts, recorder: Recorder, router: Router, spool_age: float) -> Iterator[Metric]:
     """What the admin port shows; `spool_age`: seconds since the oldest record that is not published was written."""
     requests = {(route, str(status)): number for (route, status), number in counts.requests.items()}
     yield counter("evolved_tap_requests", "Requests answered.", requests, "route", "status")
@@ -76,13 +72,13 @@ def tap_metrics(
         ("spool_written", "Records on disk.", recorder.written),
         ("spool_failures", "Failed writes.", recorder.errors),
         ("redacted", "Records in which something was taken out.", recorder.redacted),
-        ("routes_errors", "Times that the daemon's routes could not be used.", routing.errors),
+        ("routes_errors", "Times that the daemon's routes could not be used.", router.errors),
         ("scribe_restarts", "Recorders that ended before the tap.", recorder.restarts),
     ):
         yield counter(f"evolved_tap_{name}", about, number)
     for name, about, number in (
         ("connections", "Open agent connections.", counts.connections),
-        ("in_flight", "Calls under way.", counts.in_flight),
+        ("in_flight", "Calls under way.", router.in_flight),
         ("spool_waiting_bytes", "Bytes of records in memory.", recorder.waiting_bytes),
         ("spool_disk_bytes", "Bytes of all segments.", recorder.progress.disk_bytes),
         ("spool_age_seconds", "Age of the oldest record that is not published.", spool_age),
@@ -91,7 +87,7 @@ def tap_metrics(
         yield gauge(f"evolved_tap_{name}", about, number)
     engines = {one.name: one for one in router.upstreams}
     for name, about, of in (
-        ("idle", "Idle connections.", lambda one: one.idle),
+        ("idle", "Idle connections.", lambda one: len(one.pool)),
         ("healthy", "1 if it answers.", lambda one: float(one.healthy)),
         ("in_flight", "Calls under way.", lambda one: one.in_flight),
         ("closed", "1 if it gets no new trajectories for now.", lambda one: float(one.closed)),

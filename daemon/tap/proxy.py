@@ -19,26 +19,28 @@ slows down the other side: nothing but the socket buffers and one piece lies in 
 """
 
 import asyncio
+import random
 import time
 from typing import Literal
 
 import structlog
 
+from actors.messages import Exchange
 from actors.messages.dialects import dialect_at
 from daemon.tap import capture
 from daemon.tap.admission import Admission, Visitor
 from daemon.tap.agent import AgentConnection
 from daemon.tap.body_budget import BodyBudget
-from daemon.tap.errors import Refused, UpstreamBroke, UpstreamUnreachable
+from daemon.tap.errors import Refused, UpstreamBroke
 from daemon.tap.feedback import FeedbackDesk
 from daemon.tap.http import refusal_bytes
 from daemon.tap.metrics import Counts
 from daemon.tap.paths import FEEDBACK, check_path, is_call
 from daemon.tap.recorder import Recorder
 from daemon.tap.reply import ReplyParser
-from daemon.tap.request import DROPPED, Head, Request, request_bytes
+from daemon.tap.request import Head, Request, request_bytes
 from daemon.tap.router import Router
-from daemon.tap.token_fields import HiddenAnswer, asks, shows_stored, with_tokens
+from daemon.tap.token_fields import HiddenAnswer, asked
 from daemon.tap.upstream import EngineConnection, Upstream
 
 _FEEDBACK_SECONDS = 10.0
@@ -47,9 +49,6 @@ CONNECT_SECONDS = 5.0
 """Until the engine's socket accepts."""
 IDLE_SECONDS = 300.0
 """Between two pieces of a response, also when it is the agent that does not read."""
-_AUTHORIZED = DROPPED | {b"authorization"}
-# A compressed answer could not be rewritten.
-_PLAIN, _AUTHORIZED_PLAIN = DROPPED | {b"accept-encoding"}, _AUTHORIZED | {b"accept-encoding"}
 
 _NO_CONTENT = b"HTTP/1.1 204 No Content\r\n\r\n"
 
@@ -74,37 +73,38 @@ class Proxy:
             tokens: ask for token ids where the agent did not, and hide them from it.
             first_byte_seconds: that an engine may take to the first byte of an answer.
         """
-        self.router, self.recorder, self.counts = router, recorder, counts
+        self.router, self._recorder, self.counts, self.rng = router, recorder, counts, random.Random()
         self.tokens, self.first_byte_seconds = tokens, first_byte_seconds
-        self.record_ids = capture.RecordIds()
         self.copies = BodyBudget()
         """What is held of answers that are under way."""
         self._door, self._desk = door, FeedbackDesk(recorder, counts, clock=time.time)
+
+    def keep(self, record: Exchange, encoding: str = "") -> None:
+        if self._recorder.offer(record, encoding=encoding):
+            self.counts.keep(record.tenant, len(record.request) + len(record.response))
 
     def admit(self, head: Head) -> None:
         """Refuse a request before its body is taken in, as far as its head tells."""
         check_path(head.path)
         self._door.check(head)
 
-    def answer(self, request: Request, agent: AgentConnection) -> "Call | None":
+    def answer(self, request: Request, agent: AgentConnection) -> None:
         check_path(request.path)
         visitor = self._door.admit(request)
         if request.path.rstrip(b"/") == FEEDBACK:
-            agent.within(_FEEDBACK_SECONDS, "feedback")
+            agent.within(_FEEDBACK_SECONDS)
             self._desk.take(request, visitor, agent.reply)
-            return None
+            return
         if not visitor.keep:
             self.counts.not_kept[visitor.why_not] += 1
-        return Call(self, agent, request, visitor)
+        Call(self, agent, request, visitor).begin()
 
     def mirror(self, request: Request, agent: AgentConnection) -> None:
         if request.method == b"POST" and request.path.startswith(b"/v1/"):
             # A mirrored call has the agent's own headers, so this is the same rule as on the agents' port.
             visitor = self._door.admit(request)
             if visitor.keep:
-                record = capture.mirrored(self.record_ids.next(), request, visitor)
-                if self.recorder.offer(record):
-                    self.counts.keep(record.tenant, len(record.request))
+                self.keep(capture.mirrored(capture.new_id(self.rng), request, visitor))
             else:
                 self.counts.not_kept[visitor.why_not] += 1
         self.counts.requests["mirror", 204] += 1
@@ -121,16 +121,14 @@ class Call:
         self._hidden: HiddenAnswer | None = None
         """If fields were asked for that the agent did not want."""
         self._upstream: Upstream = proxy.router.choose(request)
-        self._tried: list[Upstream] = []
         self._engine: EngineConnection | None = None
         self._dial: asyncio.Task[None] | None = None
-        self._retried = False
-        self._reply: ReplyParser = _NO_REPLY
+        self._reply: ReplyParser = capture.NO_REPLY
         self._busy = 0
         """Nanoseconds of our own work on it."""
 
     def begin(self) -> None:
-        self._proxy.counts.in_flight += 1
+        self._agent.call = self
         self._upstream.in_flight += 1
         engine = self._upstream.take()
         if engine is not None:
@@ -139,39 +137,36 @@ class Call:
             self._call_up()
 
     def _call_up(self) -> None:
-        self._agent.within(CONNECT_SECONDS, "connect")
+        self._agent.within(CONNECT_SECONDS)
         self._dial = asyncio.get_running_loop().create_task(self._dialled())
 
     async def _dialled(self) -> None:
         """Connect, to another healthy engine if this one is away: nothing has been sent yet."""
+        tried: list[Upstream] = []
         while True:
             try:
                 engine = await self._upstream.dial()
-            except UpstreamUnreachable as error:
+                break
+            except OSError as error:
                 self._tell(down=True)
-                self._tried.append(self._upstream)
-                other = self._proxy.router.other(self._tried)
+                tried.append(self._upstream)
+                other = self._proxy.router.other(tried)
                 if other is None:
                     self._dial = None
-                    self._end("upstream_down", str(error))
+                    self._end("upstream_down", f"{self._upstream.authority.decode()}: {error}")
                     return
                 self._proxy.counts.errors["rerouted"] += 1
                 self._upstream.in_flight -= 1
                 self._upstream = other
                 other.in_flight += 1
-                continue
-            self._dial = None
-            if self._state == "OVER":
-                engine.drop()
-            else:
-                self._converse(engine)
-            return
+        self._dial = None
+        self._converse(engine)
 
     def _converse(self, engine: EngineConnection) -> None:
         began = time.perf_counter_ns()
         request, proxy = self._request, self._proxy
         self._state = "ASKED"
-        self._engine, engine.caller, self._reply = engine, self, engine.reply
+        self._engine, engine.call, self._reply = engine, self, engine.reply
         # The answers to calls that are not kept tell where their conversation is as well.
         wanted = self._keep or proxy.router.many
         engine.reply.begin(
@@ -179,18 +174,14 @@ class Call:
             max_capture_bytes=capture.MAX_CAPTURE_BYTES if wanted else 0,
             copies=proxy.copies,
         )
-        self._agent.within(proxy.first_byte_seconds, "first byte of the response")
-        body, added = request.body, ()
-        if proxy.tokens and self._keep and asks(request.head):
-            body, added = with_tokens(body, request.path)
-        elif proxy.tokens:
-            added = shows_stored(request.head)
-        self._hidden = HiddenAnswer(added) if added else None
-        if self._visitor.strip_authorization:
-            dropped = _AUTHORIZED_PLAIN if added else _AUTHORIZED
-        else:
-            dropped = _PLAIN if added else DROPPED
-        engine.transport.write(request_bytes(request, self._upstream.authority, body, dropped=dropped))
+        self._agent.within(proxy.first_byte_seconds)
+        body, added = asked(request, kept=self._keep) if proxy.tokens else (request.body, ())
+        without = (b"authorization",) if self._visitor.strip_authorization else ()
+        if added:
+            self._hidden = HiddenAnswer(added)
+            # A compressed answer could not be rewritten.
+            without = (*without, b"accept-encoding")
+        engine.transport.write(request_bytes(request, self._upstream.authority, body, without))
         self._busy += time.perf_counter_ns() - began
 
     # The engine's side.
@@ -212,7 +203,7 @@ class Call:
         if reply.done:
             self._complete()
         else:
-            self._agent.within(IDLE_SECONDS, "the rest of the response")
+            self._agent.within(IDLE_SECONDS)
 
     def on_engine_lost(self, error: Exception | None) -> None:
         engine, self._engine = self._engine, None
@@ -221,23 +212,23 @@ class Call:
             if rest:
                 self._pass_on(rest)
             self._complete()
-            return
-        if engine is not None and engine.used and not self._reply.started and not self._retried:
-            # The engine may have closed a connection of the pool a moment ago. Only that is tried again, once.
-            self._retried = True
+        elif engine is not None and engine.used and not self._reply.received:
+            # The engine may have closed a connection of the pool a moment ago. Only that is tried again, and on a
+            # new connection, so once.
             self._proxy.counts.stale += 1
             self._call_up()
-            return
-        detail = f"its connection broke: {error}" if error else "it closed before the response was whole"
-        self._end("upstream_broke", detail)
+        else:
+            detail = f"its connection broke: {error}" if error else "it closed before the response was whole"
+            self._end("upstream_broke", detail)
 
     # The agent's side.
 
     def abandon(self) -> None:
         self._end("client_left")
 
-    def late(self, phase: str) -> None:
-        self._end("timeout", phase)
+    def late(self) -> None:
+        awaited = "connect" if self._dial is not None else "first byte of the response"
+        self._end("timeout", "the rest of the response" if self._reply.received else awaited)
 
     def client_full(self, full: bool) -> None:
         if self._engine is not None:
@@ -256,14 +247,10 @@ class Call:
         self._agent.send(data)
 
     def _complete(self) -> None:
-        keep_alive, engine = self._reply.keep_alive, self._engine
-        self._engine = None
-        if engine is not None:
-            if keep_alive:
-                engine.give_back()
-            else:
-                engine.drop()
-        self._end(go_on=keep_alive or (self._hidden is not None and self._hidden.framed))
+        if self._engine is not None and self._reply.keep_alive:
+            self._engine.give_back()
+            self._engine = None
+        self._end(go_on=self._reply.keep_alive or (self._hidden is not None and self._hidden.framed))
 
     def _end(self, problem: str = "", detail: str = "", *, go_on: bool = False) -> None:
         state, self._state = self._state, "OVER"
@@ -274,28 +261,30 @@ class Call:
         if self._engine is not None:
             self._engine.drop()
             self._engine = None
-        refusal = _refusal(problem, detail) if state != "ANSWERING" else None
+        refusal = None
+        if problem in _REFUSALS and state != "ANSWERING":
+            http_status, code, message = _REFUSALS[problem]
+            refusal = Refused(http_status, code, message.format(detail))
         status = refusal.status if refusal else self._reply.head.status if state == "ANSWERING" else 0
         self._count(problem, status)
-        if self._keep and state != "CALLING":
-            self._record(problem, status)
         if state != "CALLING":
+            if self._keep:
+                self._record(problem, status)
             self._reply.drop_copy()
         if refusal is not None:
             head_only = self._request.method == b"HEAD"
             self._agent.send(refusal_bytes(refusal, close=self._agent.closing, head_only=head_only))
-        self._agent.call_ended(go_on or refusal is not None)
+        self._agent.answered(go_on or refusal is not None)
 
     def _count(self, problem: str, status: int) -> None:
         proxy, upstream = self._proxy, self._upstream
-        proxy.counts.in_flight -= 1
         upstream.in_flight -= 1
         proxy.counts.requests["engine", status] += 1
         if problem:
             proxy.counts.errors[problem] += 1
         else:
             proxy.counts.observe(self._busy)
-        if self._reply.started:
+        if self._reply.received:
             self._tell(down=False)
         if proxy.router.many:
             # Also when the agent left: many do so at the last event, before the end of the body.
@@ -306,7 +295,7 @@ class Call:
         proxy = self._proxy
         try:
             record = capture.record(
-                proxy.record_ids.next(),
+                capture.new_id(proxy.rng),
                 self._request,
                 self._visitor,
                 self._reply,
@@ -315,8 +304,7 @@ class Call:
                 finished=time.time(),
                 problem=problem,
             )
-            if proxy.recorder.offer(record, encoding=self._reply.head.content_encoding):
-                proxy.counts.keep(record.tenant, len(record.request) + len(record.response))
+            proxy.keep(record, self._reply.head.content_encoding)
         except Exception:
             # The copy may fail in any way; the agent's answer does not depend on it.
             proxy.counts.errors["capture"] += 1
@@ -331,16 +319,9 @@ class Call:
             (log.error if down else log.info)("upstream_down" if down else "upstream_back", upstream=where)
 
 
-_NO_REPLY = ReplyParser()
-"""The reply of a call that has not reached an engine."""
-
-
-def _refusal(problem: str, detail: str) -> Refused | None:
-    """What the client is told if it has got nothing of the engine's answer."""
-    if problem == "upstream_down":
-        return Refused(502, "upstream_down", f"the engine cannot be reached ({detail}); try again later")
-    if problem == "upstream_broke":
-        return Refused(502, "upstream_broke", f"no answer from the engine: {detail}")
-    if problem == "timeout":
-        return Refused(504, "upstream_timeout", f"the engine took too long: {detail}")
-    return None
+_REFUSALS = {
+    "upstream_down": (502, "upstream_down", "the engine cannot be reached ({}); try again later"),
+    "upstream_broke": (502, "upstream_broke", "no answer from the engine: {}"),
+    "timeout": (504, "upstream_timeout", "the engine took too long: {}"),
+}
+"""What the client is told, by problem, if it has got nothing of the engine's answer."""

@@ -17,23 +17,14 @@ _DIGITS = 16
 _FRAMING = frozenset({b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"trailer"})
 
 
-class ReplyHead(msgspec.Struct, gc=False, eq=False):
-    """What comes before a body. Responses of a connection may share it, so nobody changes what it says."""
+class ReplyHead(msgspec.Struct, gc=False, frozen=True):
+    """What comes before a body. Responses of a connection may share it."""
 
     status: int = 0
-    reason: bytes = b""
-    headers: list[tuple[bytes, bytes]] = []
-    """(name, value), all but Content-Length, which is each body's own"""
+    own: bytes = b""
+    """Its bytes without anything about framing and connection, nor the blank line: those are the sender's."""
     content_type: str = ""
     content_encoding: str = ""
-    _own: bytes = b""
-
-    def own(self) -> bytes:
-        """Its bytes without anything about framing and connection, nor the blank line: those are the sender's."""
-        if not self._own:
-            lines = [b"%b: %b\r\n" % pair for pair in self.headers if pair[0].lower() not in _FRAMING]
-            self._own = b"HTTP/1.1 %d %b\r\n%b" % (self.status, self.reason, b"".join(lines))
-        return self._own
 
 
 _NOTHING = ReplyHead()
@@ -49,11 +40,8 @@ class ReplyParser:
         # Called for every chunk of a stream, so it is the list's own method.
         self.on_body = self._pieces.append
         self._parser = httptools.HttpResponseParser(self)
-        self._head_cache: HeadCache | None = None
-        """The bytes of the last head, if the next response may begin with the same."""
-        self._last = _NOTHING
-        self._broken = ""
-        """What is wrong with it that the parser let pass."""
+        self._head_cache: HeadCache[ReplyHead] | None = None
+        """The last head, if the next response may begin with the same."""
         self.begin(head_only=False, max_capture_bytes=0)
 
     def begin(self, *, head_only: bool, max_capture_bytes: int, copies: BodyBudget | None = None) -> None:
@@ -62,8 +50,8 @@ class ReplyParser:
         """
         self._head_only, self._max_capture, self._copies = head_only, max_capture_bytes, copies or BodyBudget()
         self.head = _NOTHING
-        self.started = False
-        """A byte has come."""
+        self.received = 0
+        """Bytes that have come."""
         self.head_done = False
         """The final response's headers are whole (100 and 103 only announce it)."""
         self.done = False
@@ -71,39 +59,35 @@ class ReplyParser:
         """Whether the engine's connection can be used again."""
         self.fresh = b""
         """The part of the body that came last."""
+        self.size = 0
+        """Of the body, as far as it has come."""
         self.body: list[bytes] = []
         self.overflow = False
         """The body was longer than `max_capture_bytes`, or found no room; `body` is empty."""
-        self._size = self._head_bytes = 0
 
     def feed(self, data: bytes) -> None:
         """Read along. UpstreamBroke: no HTTP, or more than one response; `data` must not go to the client."""
-        fresh, self.started = not self.started, True
+        fresh = not self.received
+        self.received += len(data)
         if fresh and self._same_head(data):
             return
-        problem: Exception | None = None
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._broken, problem = f"no HTTP response: {error}", error
-        pieces = self._pieces
-        if pieces:
-            if self._head_only:
-                # The client would take it for its next response.
-                self._broken = self._broken or "a body in the response to HEAD"
-            self._take(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-            pieces.clear()
-        else:
-            self.fresh = b""
-        if not self.head_done:
-            self._head_bytes += len(data)
-            if self._head_bytes > _MAX_REPLY_HEAD:
-                self._broken = self._broken or f"response headers above {_MAX_REPLY_HEAD} bytes"
-        if self._broken:
-            raise UpstreamBroke(self._broken) from problem
+            if isinstance(error.__context__, UpstreamBroke):
+                raise error.__context__ from None
+            raise UpstreamBroke(f"no HTTP response: {error}") from error
+        finally:
+            self._take(b"".join(self._pieces))
+            self._pieces.clear()
+        if self.fresh and self._head_only:
+            # The client would take it for its next response.
+            raise UpstreamBroke("a body in the response to HEAD")
+        if not self.head_done and self.received > _MAX_REPLY_HEAD:
+            raise UpstreamBroke(f"response headers above {_MAX_REPLY_HEAD} bytes")
         # Some statuses have no body whatever their length says: this one had, so the next one has.
-        if fresh and self.done and self.keep_alive and self._size and self._size == self._length:
-            self._head_cache, self._last = HeadCache.of(data, self._length), self.head
+        if fresh and self.done and self.keep_alive and self.size and self.size == self._length:
+            self._head_cache = HeadCache.of(data, self._length, self.head)
 
     def _same_head(self, data: bytes) -> bool:
         """Whether `data` is one whole response with the head of the last one."""
@@ -113,20 +97,20 @@ class ReplyParser:
         body = head_cache.body(data)
         if body is None:
             return False
-        self._head_cache, self.head = head_cache, self._last
+        self._head_cache, self.head = head_cache, head_cache.head
         self.head_done = self.done = self.keep_alive = True
         self._take(body)
         return True
 
     def _take(self, body: bytes) -> None:
         self.fresh = body
-        self._size += len(body)
+        self.size += len(body)
         if self.overflow:
             return
-        if self._size > self._max_capture or not self._copies.take(len(body)):
+        if self.size > self._max_capture or not self._copies.take(len(body)):
             self.overflow = True
             self.drop_copy()
-        else:
+        elif body:
             self.body.append(body)
 
     def drop_copy(self) -> None:
@@ -141,48 +125,48 @@ class ReplyParser:
 
     def on_message_begin(self) -> None:
         if self.done:
-            self._broken = "data after the end of the response"
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._reason = self._type = self._encoding = b""
+            raise UpstreamBroke("data after the end of the response")
+        self._reason, self._type, self._encoding = b"", "", ""
+        self._own: list[bytes] = []
         self._length, self._sized = -1, False
 
     def on_status(self, reason: bytes) -> None:
         self._reason += reason
         if b"\x00" in reason:
-            self._broken = "NUL in the status line"
+            raise UpstreamBroke("NUL in the status line")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers come the same way.
         if self.head_done:
             return
         lower = name.lower()
+        if lower not in _FRAMING:
+            self._own.append(b"%b: %b\r\n" % (name, value))
         if lower == b"content-length":
             self._sized = True
             self._length = int(value) if value.isdigit() and len(value) < _DIGITS else -1
-            return
-        self._headers.append((name, value))
-        if lower == b"content-type":
-            self._type = value
+        elif lower == b"content-type":
+            self._type = value.decode("latin-1")
         elif lower == b"content-encoding":
-            self._encoding = value
+            self._encoding = value.decode("latin-1")
         elif lower == b"transfer-encoding":
             self._sized = True
             if value.strip().lower() != b"chunked" or self._parser.get_http_version() != "1.1":
-                self._broken = "a Transfer-Encoding that can be read in two ways"
+                raise UpstreamBroke("a Transfer-Encoding that can be read in two ways")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if self._parser.get_http_version() not in ("1.1", "1.0"):
-            self._broken = "another version of HTTP"
-        kind, coding = self._type.decode("latin-1"), self._encoding.decode("latin-1")
-        self.head = ReplyHead(status, self._reason, self._headers, kind, coding)
+            raise UpstreamBroke("another version of HTTP")
+        own = b"HTTP/1.1 %d %b\r\n%b" % (status, self._reason, b"".join(self._own))
+        self.head = ReplyHead(status, own, self._type, self._encoding)
         self.head_done = True
         if self._head_only and status >= 200:
             self._finish()
 
     def on_chunk_header(self) -> None:
         if self._head_only:
-            self._broken = "a body in the response to HEAD"
+            raise UpstreamBroke("a body in the response to HEAD")
 
     def on_message_complete(self) -> None:
         if self.head.status < 200:

@@ -8,17 +8,14 @@ import msgspec
 
 from actors.messages import Hints
 
-HOP_BY_HOP = frozenset(
+_DROPPED = frozenset(
     {
         b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
         b"trailer", b"transfer-encoding", b"upgrade", b"http2-settings", b"expect",
+        b"host", b"content-length", b"x-evolved-key",
     }
 )  # fmt: skip
-"""Headers between two neighbours: they end here."""
-DROPPED = HOP_BY_HOP | {b"host", b"content-length", b"x-evolved-key"}
-"""Headers of a request that do not travel on as they are."""
-_USUAL = frozenset({b"", b"keep-alive", b"Keep-Alive", b"close"})
-"""Connection headers that name no header."""
+"""Headers that do not travel on as they are: what two neighbours say to each other, and what is ours to say."""
 
 
 class Head(msgspec.Struct, gc=False, eq=False):
@@ -32,43 +29,45 @@ class Head(msgspec.Struct, gc=False, eq=False):
     """(name in lower case, name, value), all but Content-Length, which is each body's own"""
     old: bool = False
     """HTTP/1.0: no chunked response may come back."""
-    keep_alive: bool = True
-    connection: bytes = b""
-    """What the Connection headers say, joined by commas."""
     framed: bool = False
+    """It says how long its body is, if only that it has none."""
     agent: str = ""
     """As the address names it."""
     run: str = ""
     """As a header names it, else the address."""
+    keep_alive: bool = True
     named: dict[bytes, bytes] = {}
     """Values by name in lower case; the last one if there are several."""
-    hints: Hints | None = None
-    """Worked out by whoever copies it first."""
+    hints: Hints = Hints()
+    """All of them say this of the run that they belong to."""
     quiet: bool | None = None
     """It tells the door nothing; worked out there."""
-    _onward: tuple[bytes, frozenset[bytes], bytes] | None = None
+    _onward: tuple[tuple[bytes, tuple[bytes, ...]], bytes] | None = None
 
     def __post_init__(self) -> None:
         self.named = {lower: value for lower, _, value in self.headers}
-        said = self.named.get(b"x-evolved-trajectory", b"").decode("utf-8", "replace").strip()[:256]
-        self.run = said or self.run
+        self.run = self._said(b"x-evolved-trajectory") or self.run
+        self.hints = Hints(trajectory_id=self.run, agent=self.agent, custom_id=self._said(b"x-evolved-id"))
 
-    def onward(self, host: bytes, dropped: frozenset[bytes]) -> bytes:
-        """Its bytes for an engine, without length and blank line: end-to-end headers as they came but those `dropped`
-        (in lower case), the rest ours.
+    def _said(self, name: bytes) -> str:
+        return self.named.get(name, b"").decode("utf-8", "replace").strip()[:256]
+
+    def onward(self, host: bytes, without: tuple[bytes, ...]) -> bytes:
+        """Its bytes for the engine at `host`, without length and blank line: end-to-end headers as they came but those
+        `without` (in lower case), the rest ours.
         """
-        known = self._onward
-        if known is None or known[0] is not host or known[1] is not dropped:
-            self._onward = known = (host, dropped, self._rendered(host, dropped))
-        return known[2]
-
-    def _rendered(self, host: bytes, dropped: frozenset[bytes]) -> bytes:
-        if self.connection not in _USUAL:
-            # The headers that it names end here as well.
-            dropped = dropped.union([token.strip().lower() for token in self.connection.split(b",")])
-        version = b"1.0" if self.old else b"1.1"
-        lines = [b"%b: %b\r\n" % (name, value) for lower, name, value in self.headers if lower not in dropped]
-        return b"%b %b HTTP/%b\r\nHost: %b\r\n%b" % (self.method, self.target, version, host, b"".join(lines))
+        known, asked = self._onward, (host, without)
+        if known is None or known[0] != asked:
+            dropped = _DROPPED.union(without)
+            for lower, _, value in self.headers:
+                if lower == b"connection":
+                    # The headers that it names end here as well.
+                    dropped = dropped.union([token.strip().lower() for token in value.split(b",")])
+            version = b"1.0" if self.old else b"1.1"
+            lines = [b"%b: %b\r\n" % (name, value) for lower, name, value in self.headers if lower not in dropped]
+            line = b"%b %b HTTP/%b\r\nHost: %b\r\n" % (self.method, self.target, version, host)
+            self._onward = known = (asked, line + b"".join(lines))
+        return known[1]
 
 
 class Request(msgspec.Struct, gc=False):
@@ -89,15 +88,10 @@ class Request(msgspec.Struct, gc=False):
     def path(self) -> bytes:
         return self.head.path
 
-    def header(self, name: bytes) -> bytes:
-        """Value of the header `name` (lower case), the last one if there are several, empty if there is none."""
-        return self.head.named.get(name, b"")
 
-
-def request_bytes(request: Request, host: bytes, body: bytes, *, dropped: frozenset[bytes] = DROPPED) -> bytes:
-    """`request` as it goes to the engine, with `body`; `DROPPED` must be among the `dropped` headers."""
-    head = request.head
-    onward = head.onward(host, dropped)
-    if body or head.framed:
+def request_bytes(request: Request, host: bytes, body: bytes, without: tuple[bytes, ...] = ()) -> bytes:
+    """`request` as it goes to the engine at `host`, with `body` and `without` these headers."""
+    onward = request.head.onward(host, without)
+    if body or request.head.framed:
         return b"%bContent-Length: %d\r\n\r\n%b" % (onward, len(body), body)
     return onward + b"\r\n"

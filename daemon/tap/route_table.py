@@ -30,24 +30,22 @@ class RouteTable:
         """With a `path`, taps share it. Whatever cannot be shared is remembered by this tap alone, and said so."""
         self._engines = {name: hashlib.blake2b(name.encode(), digest_size=_SLOT - _KEY).digest() for name in engines}
         self._names = {digest: name for name, digest in self._engines.items()}
-        self._map = _alone() if path is None else _shared(path)
+        self._map = _shared(path) if path is not None else mmap.mmap(-1, _BYTES)
 
     def get(self, key: bytes) -> str | None:
         """The engine of `key`; None: not known, or no engine of these."""
         digest, at = _place(key)
         slots = self._map[at : at + _SET]
-        for start in range(0, _SET, _SLOT):
-            if slots.startswith(digest, start):
-                return self._names.get(slots[start + _KEY : start + _SLOT])
-        return None
+        found = slots.find(digest)
+        return self._names.get(slots[found + _KEY : found + _SLOT]) if found >= 0 else None
 
     def put(self, key: bytes, engine: str) -> None:
         """Remember it; of a full set the key that was put longest ago is forgotten."""
         digest, at = _place(key)
         slots = self._map[at : at + _SET]
-        others = [slots[start : start + _SLOT] for start in range(0, _SET, _SLOT)]
-        kept = [slot for slot in others if not slot.startswith(digest)][: _WAYS - 1]
-        self._map[at : at + _SET] = b"".join([digest + self._engines[engine], *kept]).ljust(_SET, b"\0")
+        found = slots.find(digest)
+        others = slots if found < 0 else slots[:found] + slots[found + _SLOT :]
+        self._map[at : at + _SET] = (digest + self._engines[engine] + others)[:_SET]
 
 
 def table_path(environment: Mapping[str, str], spool: Path) -> Path:
@@ -63,10 +61,6 @@ def _place(key: bytes) -> tuple[bytes, int]:
     return digest[:_KEY], int.from_bytes(digest[_KEY:], "big") * _SET
 
 
-def _alone() -> mmap.mmap:
-    return mmap.mmap(-1, _BYTES)
-
-
 def _shared(path: Path) -> mmap.mmap:
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -79,4 +73,4 @@ def _shared(path: Path) -> mmap.mmap:
             os.close(file)
     except OSError as error:
         log.warning("routes_not_shared", path=str(path), error=str(error))
-        return _alone()
+        return mmap.mmap(-1, _BYTES)

@@ -21,7 +21,7 @@ from prometheus_client.core import Metric
 from daemon.figures import Figures
 from daemon.tap.admin import AdminRoute
 from daemon.tap.admission import Admission
-from daemon.tap.agent import AgentConnection, Answering
+from daemon.tap.agent import AgentConnection
 from daemon.tap.body_budget import BodyBudget
 from daemon.tap.http import RequestParser
 from daemon.tap.metrics import Counts, tap_metrics
@@ -32,7 +32,6 @@ from daemon.tap.recorder_wire import Order
 from daemon.tap.request import Head, Request
 from daemon.tap.route_table import table_path
 from daemon.tap.router import Router
-from daemon.tap.routing import Routing
 from daemon.tap.settings import TapSettings, agents_tls, engines_tls, upstreams_of
 from daemon.tap.sockets import AGENTS, MIRROR, Sockets, bind, port_of
 from daemon.tap.spool import spool_age
@@ -87,7 +86,6 @@ class Tap:
         ]
         table = table_path(os.environ, self.place.directory.parent)
         self.router = Router(upstreams, table=table, rng=random.Random())
-        self._routing = Routing(Path(settings.routes_file), self.router, clock=time.time)
         door = Admission(settings.door, clock=time.time)
         self._door, self._budget = door, BodyBudget()
         self._proxy = Proxy(
@@ -113,7 +111,7 @@ class Tap:
             recorder = group.create_task(self.spool.run(written))
             helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
             helpers.append(group.create_task(self.router.watch(_HEALTH_SECONDS)))
-            helpers.append(group.create_task(self._routing.watch(_ROUTES_SECONDS)))
+            helpers.append(group.create_task(self.router.follow(Path(self._settings.routes_file), _ROUTES_SECONDS)))
             try:
                 log.info(
                     "tap_listening",
@@ -177,7 +175,7 @@ class Tap:
 
     def _maker(
         self,
-        answer: Callable[[Request, AgentConnection], Answering | None],
+        answer: Callable[[Request, AgentConnection], object],
         admit: Callable[[Head], object],
         agents: set[AgentConnection],
         counts: Counts,
@@ -215,7 +213,7 @@ class Tap:
     async def _drain(self) -> None:
         # What was accepted in the same round of the loop is made in the next one, or after its handshake.
         await asyncio.sleep(0)
-        log.info("tap_draining", connections=len(self._agents), in_flight=self.counts.in_flight)
+        log.info("tap_draining", connections=len(self._agents), in_flight=self.router.in_flight)
         end = time.monotonic() + self._settings.drain_seconds
         while self._agents and time.monotonic() < end:
             for agent in tuple(self._agents):
@@ -228,7 +226,7 @@ class Tap:
 
     def _metrics(self) -> Iterable[Metric]:
         waits = spool_age(self.place.directory, time.time())
-        return tap_metrics(self.counts, self.spool, self.router, self._routing, waits)
+        return tap_metrics(self.counts, self.spool, self.router, waits)
 
 
 def _order(settings: TapSettings, directory: Path, redaction: dict[str, Any]) -> Order:

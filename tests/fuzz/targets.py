@@ -36,7 +36,7 @@ from daemon.tap.http import RequestParser
 from daemon.tap.recorder_wire import Copied, decode_copied, encode_copied
 from daemon.tap.reply import ReplyParser
 from daemon.tap.spool import Record, SpoolReader, frame
-from daemon.tap.token_fields import Hidden, ResponseFilter, with_tokens
+from daemon.tap.token_fields import HiddenAnswer, with_tokens
 
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
 _MARK = b"12345678"
@@ -79,18 +79,12 @@ def http_response(data: bytes) -> None:
 
 def hidden(data: bytes) -> None:
     """An engine's answer without what the tap asked for, as a stream and as a whole."""
-    one = ResponseFilter(_hidden())
-    for start in range(0, len(data), 7):
-        one.stream(data[start : start + 7])
-    one.rest()
-    other = ResponseFilter(_hidden())
-    other.hold(data)
-    other.whole()
-
-
-@cache
-def _hidden() -> Hidden:
-    return Hidden(_ASKED)
+    for kind, size in ((b"text/event-stream", 7), (b"application/json", max(1, len(data)))):
+        reply, answer = ReplyParser(), HiddenAnswer(_ASKED)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n" % (kind, len(data))
+        for piece in (head, *(data[start : start + size] for start in range(0, len(data), size))):
+            reply.feed(piece)
+            answer.shown(piece, reply)
 
 
 def asked(data: bytes) -> None:

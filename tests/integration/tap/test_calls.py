@@ -3,7 +3,9 @@
 That bytes, streams and what is hidden pass unharmed: `tests/hostile`.
 """
 
+import asyncio
 import json
+import time
 from pathlib import Path
 
 import anyio
@@ -11,7 +13,9 @@ import httpx
 import pytest
 from anyio.abc import ByteStream
 
-from daemon.tap.settings import UpstreamSettings
+from daemon.tap.router import Router
+from daemon.tap.settings import Address, UpstreamSettings
+from daemon.tap.upstream import Upstream
 from tests.support.engine import STREAM_HEAD, Asked, Engine, Script, answer, chunk, replies, running_engine
 from tests.support.patience import until, within
 from tests.support.ports import free_port
@@ -133,6 +137,20 @@ async def test_an_engine_that_is_away_is_made_up_for_by_another_and_soon_gets_no
             assert f'evolved_tap_upstream_healthy{{engine="{name}"}} {healthy}.0' in metrics
         assert [(await http.post(CHAT, json=BODY)).status_code for _ in range(20)] == [200] * 20
         assert rerouted["rerouted"] == before
+
+
+async def test_who_talks_without_a_line_end_is_a_sick_engine_and_ends_nothing() -> None:
+    def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"x" * 200_000)
+        writer.close()
+
+    async with await asyncio.start_server(babble, "127.0.0.1", 0) as server:
+        address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+        engines = [Upstream(name, address, weight=1.0, tls=None, clock=time.monotonic) for name in ("a", "b")]
+        watching = asyncio.ensure_future(Router(engines).watch(0.01))
+        await until(lambda: watching.done() or not any(one.healthy for one in engines), "they are looked at")
+        assert not watching.done()
+        watching.cancel()
 
 
 async def test_agents_are_served_while_the_spool_is_broken(engine: Engine, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What is asked for on top, what is copied, and what never is. Paths: `tests/hostile/test_paths.py`."""
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -8,21 +9,20 @@ import pytest
 from actors.messages import Exchange, encode
 from daemon.tap.admission import Visitor
 from daemon.tap.body_budget import BodyBudget
-from daemon.tap.capture import RecordIds, mirrored, record
+from daemon.tap.capture import mirrored, new_id, record
 from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.paths import COMPLETIONS, MESSAGES, RESPONSES, is_call
 from daemon.tap.reply import ReplyParser
 from daemon.tap.request import Request
 from daemon.tap.settings import TapSettings, UpstreamSettings, upstreams_of
-from daemon.tap.token_fields import TOKEN_FIELDS, asks, shows_stored, with_tokens
+from daemon.tap.token_fields import TOKEN_FIELDS, asked
 from tests.unit.daemon.tap.made import request
 
 CHAT = b"/v1/chat/completions"
 
 
-def plan(body: bytes = b"{}", **asked: Any) -> tuple[bytes, tuple[str, ...]]:
-    told = request(body, **asked)
-    return with_tokens(body, told.path) if asks(told.head) else (body, ())
+def plan(body: bytes = b"{}", **settings: Any) -> tuple[bytes, tuple[str, ...]]:
+    return asked(request(body, **settings), kept=True)
 
 
 def made(asked: Request, response: bytes = b"", limit: int = 1000) -> Exchange:
@@ -31,7 +31,7 @@ def made(asked: Request, response: bytes = b"", limit: int = 1000) -> Exchange:
     if response:
         reply.feed(response)
     return record(
-        RecordIds().next(), asked, Visitor("acme"), reply, engine="serving", status=reply.head.status,
+        new_id(random.Random()), asked, Visitor("acme"), reply, engine="serving", status=reply.head.status,
         finished=3.0, problem="",
     )  # fmt: skip
 
@@ -91,7 +91,7 @@ def test_what_is_compressed_or_in_an_old_dialect_of_http_is_left_alone() -> None
 
 def test_a_stored_response_is_shown_without_what_the_tap_had_asked_for_and_leaves_no_trace() -> None:
     stored = request(b"", b"/v1/responses/resp_1", b"GET")
-    assert shows_stored(stored.head) == MESSAGE_FIELDS
+    assert asked(stored, kept=False) == (b"", MESSAGE_FIELDS)
     assert not is_call(stored.path)
     assert not is_call(b"/health")
 
@@ -124,8 +124,8 @@ def test_a_large_request_passes_and_its_record_comes_without_it(monkeypatch: pyt
 
 @pytest.mark.promise
 def test_record_ids_are_sixteen_bytes_and_never_twice() -> None:
-    ids = RecordIds()
-    made = {ids.next() for _ in range(1000)} | {RecordIds().next()}
+    ids = random.Random()
+    made = {new_id(ids) for _ in range(1000)} | {new_id(random.Random())}
     assert len(made) == 1001
     assert {len(bytes.fromhex(one)) for one in made} == {16}
 

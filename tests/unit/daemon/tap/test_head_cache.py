@@ -78,7 +78,7 @@ def test_an_answer_is_read_alike_after_one_with_the_same_head(body: bytes, place
             found.append(None)
         else:
             head = reading.head
-            found.append((reading.done, reading.keep_alive, head.status, head.headers, b"".join(reading.body)))
+            found.append((reading.done, reading.keep_alive, head.status, head.own, b"".join(reading.body)))
     assert found[0] == found[1]
 
 

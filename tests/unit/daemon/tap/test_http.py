@@ -30,12 +30,12 @@ def test_large_bodies_wait_for_room_in_order_and_small_ones_do_not() -> None:
     small.feed(HEAD % SMALL + b"x" * SMALL)
     first.feed(b"x" * LARGE)
     assert (len(small.requests), len(first.requests), told) == (1, 1, [])
-    first.done_with(first.requests.popleft())
+    budget.give(first.requests.popleft().held)
     assert (told, budget.taken) == (["second"], LARGE)
     second.release()  # its client has left
     assert (told, budget.taken) == (["second", "third"], LARGE)
     third.feed(b"x" * LARGE)
-    third.done_with(third.requests.popleft())
+    budget.give(third.requests.popleft().held)
     assert budget.taken == 0
 
 

@@ -13,19 +13,18 @@ from structlog.testing import capture_logs
 from actors.messages.routes import Routes, write_routes
 from daemon.tap.route_table import RouteTable
 from daemon.tap.router import Router
-from daemon.tap.routing import Routing
 from daemon.tap.settings import Address
 from daemon.tap.upstream import Upstream
 from tests.support.fakes import Clock
 from tests.unit.daemon.tap.made import request
 
 
-def router(*weights: float, table: Path | None = None) -> Router:
-    clock = Clock()
+def router(*weights: float, table: Path | None = None, clock: Clock | None = None) -> Router:
+    clock = clock or Clock()
     upstreams = [
         Upstream(f"e{n}", Address("e", 1), weight=weight, tls=None, clock=clock) for n, weight in enumerate(weights)
     ]
-    return Router(upstreams, table=table, rng=random.Random(1))
+    return Router(upstreams, table=table, rng=random.Random(1), clock=clock)
 
 
 def run(router: Router, name: object) -> str:
@@ -130,12 +129,11 @@ def test_what_cannot_be_shared_is_remembered_alone_and_said(tmp_path: Path) -> N
 class Bench:
     def __init__(self, directory: Path) -> None:
         self.path, self.clock, self.rounds = directory / "routes.json", Clock(), 0
-        self.router = router(1.0, 3.0, 1.0)
-        self.routing = Routing(self.path, self.router, clock=self.clock)
+        self.router = router(1.0, 3.0, 1.0, clock=self.clock)
 
     def tell(self, *, canary: str = "", share: float = 0.0, closed: tuple[str, ...] = ()) -> None:
         write_routes(self.path, Routes(until=self.clock.now + 30, canary=canary, share=share, closed=closed))
-        self.routing.look()
+        self.router.look(self.path)
 
     def shares(self, count: int = 2000) -> list[float]:
         self.rounds += 1
@@ -146,7 +144,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     bench = Bench(tmp_path)
-    bench.routing.look()
+    bench.router.look(bench.path)
     assert bench.shares() == pytest.approx([0.2, 0.6, 0.2], abs=0.04), "by weight, without a file"
     return bench
 
@@ -183,7 +181,7 @@ def test_a_canary_that_is_sick_costs_nobody_an_answer_and_one_that_is_left_alone
 def test_what_nobody_renews_is_no_longer_believed(bench: Bench) -> None:
     bench.tell(canary="e2", share=0.5, closed=("e0",))
     bench.clock.now += 31
-    bench.routing.look()
+    bench.router.look(bench.path)
     first, _, canary = bench.shares()
     assert (canary, first > 0) == (0.0, True), "nobody watches the canary, and nobody opens what was closed"
     bench.tell(canary="e2", share=0.5)
@@ -196,10 +194,10 @@ def test_what_cannot_be_used_changes_nothing_is_logged_once_with_the_remedy_and_
     assert "engines" in logs[0]["reason"]
     assert bench.router.canary is None
     bench.tell(canary="e2", share=0.5)
-    errors = bench.routing.errors
+    errors = bench.router.errors
     bench.path.write_text("{")
     with capture_logs() as logs:
         for _ in range(3):
-            bench.routing.look()
+            bench.router.look(bench.path)
     assert [entry["event"] for entry in logs] == ["routes_unusable"]
-    assert (bench.routing.errors - errors, bench.router.share) == (1, 0.5)
+    assert (bench.router.errors - errors, bench.router.share) == (1, 0.5)

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.tap.token_fields import Hidden, ResponseFilter
+from daemon.tap.reply import ReplyParser
+from daemon.tap.token_fields import TOKEN_FIELDS, HiddenAnswer
+from tests.support.wire import chunk
 
-CHAT = Hidden(("logprobs", "return_token_ids", "return_weight_versions"))
-RESPONSES, MESSAGES = Hidden(("enable_response_messages",)), Hidden(("evolved_tokens",))
+CHAT, RESPONSES, MESSAGES = TOKEN_FIELDS, ("enable_response_messages",), ("evolved_tokens",)
 LOGPROBS = {"content": [{"token": '"{\n', "logprob": -0.5, "bytes": [34, 123], "top_logprobs": []}]}
 
 
@@ -95,16 +96,39 @@ def messages_stream(shown: bool) -> bytes:
     )  # fmt: skip
 
 
-def through(hidden: Hidden, *pieces: bytes) -> bytes:
-    response_filter = ResponseFilter(hidden)
-    return b"".join([response_filter.stream(piece) for piece in pieces]) + response_filter.rest()
+class Passing:
+    """An answer to whoever was not to see what was `asked`: the bytes of its body that go on for each piece."""
+
+    def __init__(self, asked: tuple[str, ...], kind: bytes) -> None:
+        self._hidden, self._engine, self._agent = HiddenAnswer(asked), ReplyParser(), ReplyParser()
+        for reply in (self._engine, self._agent):
+            reply.begin(head_only=False, max_capture_bytes=1 << 30)
+        self._pass(b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nTransfer-Encoding: chunked\r\n\r\n" % kind)
+
+    def _pass(self, data: bytes) -> bytes:
+        self._engine.feed(data)
+        before = self._agent.size
+        self._agent.feed(self._hidden.shown(data, self._engine))
+        return b"".join(self._agent.body)[before:]
+
+    def piece(self, data: bytes) -> bytes:
+        return self._pass(chunk(data))
+
+    def rest(self) -> bytes:
+        rest = self._pass(b"0\r\n\r\n")
+        assert self._agent.done
+        return rest
 
 
-def whole(hidden: Hidden, body: bytes) -> bytes:
-    response_filter = ResponseFilter(hidden)
-    response_filter.hold(body[:20])
-    response_filter.hold(body[20:])
-    return response_filter.whole()
+def through(asked: tuple[str, ...], *pieces: bytes) -> bytes:
+    stream = Passing(asked, b"text/event-stream")
+    return b"".join([stream.piece(piece) for piece in pieces]) + stream.rest()
+
+
+def whole(asked: tuple[str, ...], body: bytes) -> bytes:
+    plain = Passing(asked, b"application/json")
+    assert [plain.piece(piece) for piece in (body[:20], body[20:]) if piece] in ([], [b""], [b"", b""])
+    return plain.rest()
 
 
 STREAMS = [(CHAT, chat_stream), (RESPONSES, responses_stream), (MESSAGES, messages_stream)]
@@ -143,10 +167,10 @@ def test_no_text_of_an_answer_is_touched(content: str) -> None:
 
 
 def test_whole_events_go_on_at_once_and_a_broken_one_never() -> None:
-    response_filter, one = ResponseFilter(CHAT), event(shown=True)
-    assert response_filter.stream(one + one[:10]) == event(shown=False)
-    assert response_filter.stream(one[10:]) == event(shown=False)
-    assert response_filter.stream(one[:-30]) == response_filter.rest() == b""
+    stream, one = Passing(CHAT, b"text/event-stream"), event(shown=True)
+    assert stream.piece(one + one[:10]) == event(shown=False)
+    assert stream.piece(one[10:]) == event(shown=False)
+    assert stream.piece(one[:-30]) == stream.rest() == b""
 
 
 def test_events_that_only_carry_ids_are_left_out() -> None:
@@ -155,7 +179,7 @@ def test_events_that_only_carry_ids_are_left_out() -> None:
 
     assert through(CHAT, event(shown=True) + empty() + event(shown=True)) == event(shown=False) * 2
     assert through(CHAT, empty(b',"usage":{"total_tokens":3}')) != b"", "usage is news"
-    assert through(Hidden(("logprobs",)), empty()) == empty(), "the agent asked for the ids itself"
+    assert through(("logprobs",), empty()) == empty(), "the agent asked for the ids itself"
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])
