@@ -160,8 +160,6 @@ class Shipper:
             source.losses = losses
             self._count("replays")
             log.error("shipper_replays", spool=str(source.directory), reason="broker lost records", bytes=size)
-        if not reader.ready():
-            return False
         began, torn = anyio.current_time(), reader.torn
         found = await anyio.to_thread.run_sync(reader.read, BATCH, _BATCH_BYTES)
         if reader.torn > torn:

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 
-from daemon.figures import counter, gauge
+from daemon.figures import counter, gauge, split
 from daemon.tap.recorder import Recorder
 from daemon.tap.router import Router
 from daemon.tap.routing import Routing
@@ -60,7 +60,8 @@ def tap_metrics(
     requests = {(route, str(status)): number for (route, status), number in counts.requests.items()}
     yield counter("evolved_tap_requests", "Requests answered.", requests, "route", "status")
     yield _overhead(counts)
-    shed = {"memory": recorder.shed_memory, "disk": recorder.shed_disk, "poison": recorder.shed_poison}
+    shed, rest = split(recorder.counts, "shed_")
+    unreadable, kept = split(rest, "unreadable_")
     for name, about, numbers, label in (
         ("errors", "What did not end as it should.", counts.errors, "reason"),
         ("not_kept", "Calls of which nothing was kept, by will.", counts.not_kept, "reason"),
@@ -68,16 +69,17 @@ def tap_metrics(
         ("kept_calls", "Calls that the recorder took.", counts.kept_calls, "tenant"),
         ("kept_bytes", "Bytes of their bodies.", counts.kept_bytes, "tenant"),
         ("spool_shed", "Records not written.", shed, "reason"),
-        ("unreadable", "Calls whose response could not be read and is left out.", recorder.unreadable, "dialect"),
+        ("unreadable", "Calls whose response could not be read and is left out.", unreadable, "dialect"),
     ):
         yield counter(f"evolved_tap_{name}", about, numbers, label)
     for name, about, number in (
         ("upstream_stale", "Requests sent again after a stale connection.", counts.stale),
-        ("spool_written", "Records on disk.", recorder.written),
-        ("spool_failures", "Failed writes.", recorder.errors),
-        ("redacted", "Records in which something was taken out.", recorder.redacted),
+        ("spool_written", "Records on disk.", kept.get("written", 0)),
+        ("spool_failures", "Failed writes.", kept.get("errors", 0)),
+        ("redacted", "Records in which something was taken out.", kept.get("redacted", 0)),
+        ("unnamed", "Calls kept without the name of their agent: their tenant has too many.", kept.get("unnamed", 0)),
         ("routes_errors", "Times that the daemon's routes could not be used.", routing.errors),
-        ("scribe_restarts", "Recorders that ended before the tap.", recorder.restarts),
+        ("scribe_restarts", "Recorders that ended before the tap.", kept.get("restarts", 0)),
     ):
         yield counter(f"evolved_tap_{name}", about, number)
     for name, about, number in (

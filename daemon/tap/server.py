@@ -43,8 +43,6 @@ _HEALTH_SECONDS = 5.0
 """How often each of several engines is asked for /health."""
 _ROUTES_SECONDS = 0.2
 """How often the daemon's routes are looked at: the swapper waits a second for an engine that it closed."""
-_SCRIBE_SHARE = 8
-"""The recorder may hold this part of the memory that the tap may: what it cannot write, it leaves to the tap."""
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +68,7 @@ class Tap:
         self.counts = Counts()
         self.place = Place(Path(settings.spool_dir).absolute(), settings.number)
         self.spool = Recorder(
-            _order(settings, self.place.directory, redaction or {}),
+            Order(directory=str(self.place.directory), disk_bytes=settings.spool_disk_bytes, redaction=redaction or {}),
             memory_bytes=settings.spool_memory_bytes,
             rng=random.Random(),
         )
@@ -138,7 +136,7 @@ class Tap:
                 written.set()
             await recorder
         self.place.leave()
-        log.info("tap_ended", written=self.spool.written, shed=self.spool.shed)
+        log.info("tap_ended", counts=dict(self.spool.counts))
 
     @contextlib.asynccontextmanager
     async def _listening(self) -> AsyncIterator[tuple[list[asyncio.Server], Bound]]:
@@ -229,12 +227,3 @@ class Tap:
     def _metrics(self) -> Iterable[Metric]:
         waits = spool_age(self.place.directory, time.time())
         return tap_metrics(self.counts, self.spool, self.router, self._routing, waits)
-
-
-def _order(settings: TapSettings, directory: Path, redaction: dict[str, Any]) -> Order:
-    return Order(
-        directory=str(directory),
-        memory_bytes=max(1, settings.spool_memory_bytes // _SCRIBE_SHARE),
-        disk_bytes=settings.spool_disk_bytes,
-        redaction=redaction,
-    )
