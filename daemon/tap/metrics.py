@@ -58,11 +58,11 @@ def tap_metrics(
 ) -> Iterator[Metric]:
     """What the admin port shows; `spool_age`: seconds since the oldest record that is not published was written."""
     requests = {(route, str(status)): number for (route, status), number in counts.requests.items()}
-    yield counter("evolved_tap_requests", "Requests answered.", requests, "route", "status")
-    yield _overhead(counts)
     shed, rest = split(recorder.counts, "shed_")
     unreadable, kept = split(rest, "unreadable_")
-    for name, about, numbers, label in (
+    yield _overhead(counts)
+    for name, about, numbers, *labels in (
+        ("requests", "Requests answered.", requests, "route", "status"),
         ("errors", "What did not end as it should.", counts.errors, "reason"),
         ("not_kept", "Calls of which nothing was kept, by will.", counts.not_kept, "reason"),
         ("feedback", "Posts to /v1/feedback.", counts.feedback, "result"),
@@ -70,18 +70,15 @@ def tap_metrics(
         ("kept_bytes", "Bytes of their bodies.", counts.kept_bytes, "tenant"),
         ("spool_shed", "Records not written.", shed, "reason"),
         ("unreadable", "Calls whose response could not be read and is left out.", unreadable, "dialect"),
-    ):
-        yield counter(f"evolved_tap_{name}", about, numbers, label)
-    for name, about, number in (
+        ("unnamed", "Calls kept without the name of their agent: their tenant has too many.", kept.get("unnamed", 0)),
         ("upstream_stale", "Requests sent again after a stale connection.", counts.stale),
         ("spool_written", "Records on disk.", kept.get("written", 0)),
         ("spool_failures", "Failed writes.", kept.get("errors", 0)),
         ("redacted", "Records in which something was taken out.", kept.get("redacted", 0)),
-        ("unnamed", "Calls kept without the name of their agent: their tenant has too many.", kept.get("unnamed", 0)),
         ("routes_errors", "Times that the daemon's routes could not be used.", routing.errors),
         ("scribe_restarts", "Recorders that ended before the tap.", kept.get("restarts", 0)),
     ):
-        yield counter(f"evolved_tap_{name}", about, number)
+        yield counter(f"evolved_tap_{name}", about, numbers, *labels)
     for name, about, number in (
         ("connections", "Open agent connections.", counts.connections),
         ("in_flight", "Calls under way.", counts.in_flight),
@@ -91,18 +88,16 @@ def tap_metrics(
         ("spool_healthy", "1 if the last write went well.", float(recorder.progress.healthy)),
     ):
         yield gauge(f"evolved_tap_{name}", about, number)
-    engines = {one.name: one for one in router.upstreams}
-    for name, about, of in (
-        ("idle", "Idle connections.", lambda one: one.idle),
-        ("healthy", "1 if it answers.", lambda one: float(one.healthy)),
-        ("in_flight", "Calls under way.", lambda one: one.in_flight),
-        ("closed", "1 if it gets no new trajectories for now.", lambda one: float(one.closed)),
-        ("canary_share", "Of new trajectories.", lambda one: router.share if one is router.canary else 0.0),
+    engines = router.upstreams
+    for make, name, about, of in (
+        (gauge, "idle", "Idle connections.", lambda one: one.idle),
+        (gauge, "healthy", "1 if it answers.", lambda one: one.healthy),
+        (gauge, "in_flight", "Calls under way.", lambda one: one.in_flight),
+        (gauge, "closed", "1 if it gets no new trajectories for now.", lambda one: one.closed),
+        (gauge, "canary_share", "Of new trajectories.", lambda one: router.share if one is router.canary else 0.0),
+        (counter, "trajectories", "New ones given to it.", lambda one: one.trajectories),
     ):
-        numbers = {key: of(one) for key, one in engines.items()}
-        yield gauge(f"evolved_tap_upstream_{name}", about, numbers, "engine")
-    given = {key: one.trajectories for key, one in engines.items()}
-    yield counter("evolved_tap_upstream_trajectories", "New ones given to it.", given, "engine")
+        yield make(f"evolved_tap_upstream_{name}", about, {one.name: float(of(one)) for one in engines}, "engine")
 
 
 def _overhead(counts: Counts) -> Metric:
