@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _READ = 1 << 20
-_WRITE_BYTES = 4 << 20
 _TICK = 0.02
 """What comes in so many seconds is written at once: fewer calls of the system, fewer changes of thread."""
 _SYNC_SECONDS = 0.1
@@ -65,6 +64,7 @@ class SpoolThread:
         """`counts` gets `written`, `shed_disk` and `errors`."""
         self.spool, self.counts, self.healthy = spool, counts, True
         self._queue: deque[Record] = deque()
+        self._unwritten: list[Record] = []
         self._unsafe: list[Record] = []
         """Written, and not settled: no sync has come after them."""
         self._shed = 0
@@ -87,24 +87,29 @@ class SpoolThread:
             self._round()
         self._synced = 0.0
         self._round()
-        self._shed += len(self._queue) + len(self._unsafe)
+        self._shed += len(self._unwritten) + len(self._unsafe)
         self._unsafe = []
         self._settle()
         self.spool.close()
 
     def _round(self) -> None:
+        while self._queue:
+            self._unwritten.append(self._queue.popleft())
         try:
             self.spool.tend()
-            while self._queue:
-                self._write()
+            if self._unwritten:
+                if self.spool.append(self._unwritten):
+                    self._unsafe += self._unwritten
+                else:
+                    self._shed += len(self._unwritten)
+                self._unwritten = []
             if (self._unsafe or self._shed) and time.monotonic() - self._synced >= _SYNC_SECONDS:
                 self.spool.sync()
                 self._settle()
         except OSError as error:
             if not self.spool.dirty:
                 # The segment was left, without what was not safe in it.
-                self._queue.extendleft(reversed(self._unsafe))
-                self._unsafe = []
+                self._unwritten, self._unsafe = self._unsafe + self._unwritten, []
             self.counts["errors"] += 1
             if self.healthy:
                 log.error("spool_broken", directory=str(self.spool.directory), error=str(error))
@@ -114,22 +119,6 @@ class SpoolThread:
         if not self.healthy:
             log.info("spool_recovered", directory=str(self.spool.directory))
             self.healthy = True
-
-    def _write(self) -> None:
-        batch: list[Record] = []
-        size = 0
-        while self._queue and size < _WRITE_BYTES:
-            batch.append(self._queue.popleft())
-            size += len(batch[-1].payload)
-        try:
-            kept = self.spool.append(batch)
-        except OSError:
-            self._queue.extendleft(reversed(batch))
-            raise
-        if kept:
-            self._unsafe += batch
-        else:
-            self._shed += len(batch)
 
     def _settle(self) -> None:
         self._synced = time.monotonic()
