@@ -245,10 +245,16 @@ class SpoolReader:
         """Segments that are kept, and when they were found published (`monotonic`)."""
         cursor = read_cursor(directory)
         self._segment, self._offset, self.sequence = cursor.segment, cursor.offset, cursor.sequence
+        self._committed = self._segment, self._offset
         self._barren = 0
         """Size of the segment when nothing more was found in it."""
         self.torn = 0
         """Places where bytes were skipped."""
+
+    @property
+    def moved(self) -> bool:
+        """Whether there is something to commit: what was read, or segments with nothing in them."""
+        return (self._segment, self._offset) != self._committed
 
     def read(self, limit: int = 256, max_bytes: int = 8 << 20) -> list[Record]:
         """The next records, at most `limit`, and no more once `max_bytes` are reached; empty if there are none yet. A
@@ -311,6 +317,7 @@ class SpoolReader:
     def _remember(self, segment: str, offset: int) -> None:
         cursor = msgspec.json.encode(Cursor(segment, offset, self.sequence))
         write_whole(self.directory / "cursor", cursor, sync=False)
+        self._committed = segment, offset
 
     def _rest(self) -> Iterator[Record]:
         """The whole records that follow in this segment."""

@@ -84,6 +84,11 @@ async def test_records_become_messages_under_their_own_ids_also_those_that_come_
         await rig.published(1)
         spool(tmp_path / "1", encode(feedback), first=1)
         exchange, said = await rig.published(2)
+        cursor = tmp_path / "1" / "cursor"
+        await until(cursor.exists, "it is remembered")
+        written = cursor.stat().st_mtime_ns
+        await anyio.sleep(0.02)
+        assert cursor.stat().st_mtime_ns == written, "while nothing comes, nothing is written"
     assert (exchange.subject, exchange.id) == ("traffic.exchange", f"traffic.exchange:{key(0)}")
     assert decode(exchange.data).response_id == "r"
     assert (said.subject, decode(said.data)) == ("traffic.feedback", feedback)
