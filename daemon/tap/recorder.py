@@ -120,9 +120,9 @@ class Recorder:
             while not self._closing:
                 try:
                     status = await self._live()
-                except OSError as error:
-                    # No process or descriptor is left to be had: the agents' calls go on, and this is tried again.
-                    status = str(error)
+                except Exception as error:
+                    # No process or descriptor is left to be had, or a bug of ours: the agents' calls go on.
+                    status = repr(error)
                 if not self._closing:
                     self._after_death(status)
                     # None to speak of after the first: records wait. One that cannot live is not started in a loop.

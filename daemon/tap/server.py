@@ -36,7 +36,7 @@ from daemon.tap.request import Head, Request
 from daemon.tap.route_table import table_path
 from daemon.tap.router import Router
 from daemon.tap.routing import Routing
-from daemon.tap.settings import TapSettings, agents_tls, engines_tls, upstreams_of
+from daemon.tap.settings import TapSettings, agents_tls, engines_tls
 from daemon.tap.sockets import AGENTS, MIRROR, Sockets, bind, port_of
 from daemon.tap.spool import spool_age
 from daemon.tap.upstream import Upstream, bracketed
@@ -80,12 +80,12 @@ class Tap:
         upstreams = [
             Upstream(
                 one.name,
-                address,
+                one.address,
                 weight=one.weight,
-                tls=engines_tls(settings) if address.tls else None,
+                tls=engines_tls(settings) if one.address.tls else None,
                 clock=time.monotonic,
             )
-            for one, address in upstreams_of(settings)
+            for one in settings.upstreams
         ]
         self.router = Router(upstreams, table=table_path(os.environ, directory.parent), rng=random.Random())
         self._routing = Routing(Path(settings.routes_file), self.router, clock=time.time)

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.anyio
 CHAT = "/v1/chat/completions"
 SLOW = {"patterns": ({"name": "slow", "regex": "poison(a+)+$"},)}
 """A pattern of the kind that takes for ever; on "poisonaaaa…b" it does."""
+MADE = Exchange(id="00" * 16, endpoint="/v1/x", request=b"{}", response=b"", status=200, started=1.0, duration=1.0)
 
 
 def lives_and_losses(spool: Recorder) -> tuple[int, int]:
@@ -93,12 +94,9 @@ async def test_what_is_to_be_handed_over_the_moment_it_ends_goes_to_its_successo
     spool._link.transport.abort()
     await anyio.lowlevel.checkpoint()
     assert spool._link is not None, "the tap has not heard of it yet"
-    record = Exchange(
-        id="00" * 16, endpoint="/v1/x", request=b"{}", response=b"", status=200, started=1.0, duration=1.0
-    )
-    assert spool.offer(record)
+    assert spool.offer(MADE)
     spool._hand_over()
-    assert [kept.id for kept in await rig.records(1)] == [record.id]
+    assert [kept.id for kept in await rig.records(1)] == [MADE.id]
     assert lives_and_losses(spool) == (1, 0)
 
 
@@ -114,6 +112,14 @@ async def test_a_scribe_that_cannot_be_started_costs_no_call_and_no_record(
         await until(lambda: refused.call_count == 2, "it is tried again")
         await ask(http, 3)
     await rig.records(3)
+
+
+@pytest.mark.promise
+async def test_a_bug_in_whoever_waits_for_a_record_costs_no_other(http: httpx.AsyncClient, rig: Rig) -> None:
+    assert rig.tap.spool.offer(MADE, Mock(side_effect=RuntimeError("a bug")))
+    await until(lambda: rig.tap.spool.counts["restarts"] == 1, "it met the bug")
+    await ask(http)
+    assert len(await rig.records_until(2)) == 2
 
 
 async def test_a_silent_scribe_is_killed_and_replaced(
