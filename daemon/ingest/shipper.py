@@ -68,9 +68,8 @@ class _Source:
     def __init__(self, directory: Path, losses: int) -> None:
         self.directory, self.losses = directory, losses
         """Of the broker, those after which all that is kept here was published again."""
-        self.broken = False
         self.again = self.swept = 0.0
-        """When it is tried again after a failure, and when it was swept."""
+        """When it is tried again, if it failed, and when it was swept."""
         self.lag = 0
         self.start()
 
@@ -99,7 +98,9 @@ class Shipper:
 
     async def run(self, lifecycle: Lifecycle) -> None:
         """Publish until draining; BusMisconfigured if no stream takes the records."""
-        patience = Patience(lifecycle, log, rng=self._rng, longest=5.0, waited=lambda error: self._count("waits"))
+        patience = Patience(
+            lifecycle, log, rng=self._rng, longest=5.0, waited=lambda error: self.counts.update(waits=1)
+        )
         patience.begun = True
         for source in self._sources.values():
             source.start()
@@ -114,9 +115,6 @@ class Shipper:
         except Drained:
             log.info("drained_during_outage")  # the records are still in the spool
 
-    def _count(self, what: str, number: int = 1) -> None:
-        self.counts[what] += number
-
     async def _list(self) -> None:
         """Find directories of taps that are new."""
         if anyio.current_time() < self._listed:
@@ -126,7 +124,7 @@ class Shipper:
         try:
             found = await anyio.to_thread.run_sync(spools, self._directory)
         except OSError as error:
-            self._count("failures")
+            self.counts["failures"] += 1
             log.error("spool_unusable", spool=str(self._directory), error=str(error))
             return
         self._sources = {path: known.get(path) or _Source(path, losses) for path in found}
@@ -141,32 +139,32 @@ class Shipper:
             moved = await self._ship(source, patience)
             await self._sweep(source)
         except OSError as error:
-            self._count("failures")
-            if not source.broken:
+            self.counts["failures"] += 1
+            if not source.again:
                 log.error("spool_unusable", spool=str(source.directory), error=str(error))
-            source.broken, source.again = True, anyio.current_time() + _AGAIN_SECONDS
+            source.again = anyio.current_time() + _AGAIN_SECONDS
             source.start()
             return False
-        if source.broken:
-            source.broken = False
+        if source.again:
+            source.again = 0.0
             log.info("spool_usable", spool=str(source.directory))
         return moved
 
     async def _ship(self, source: _Source, patience: Patience) -> bool:
         reader = source.reader
-        if self._bus.tail(TRAFFIC_EXCHANGE).losses > source.losses:
-            losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
+        losses = self._bus.tail(TRAFFIC_EXCHANGE).losses
+        if losses > source.losses:
             size = await anyio.to_thread.run_sync(reader.rewind)
             source.losses = losses
-            self._count("replays")
+            self.counts["replays"] += 1
             log.error("shipper_replays", spool=str(source.directory), reason="broker lost records", bytes=size)
-        if not reader.ready():
-            return False
         began, torn = anyio.current_time(), reader.torn
         found = await anyio.to_thread.run_sync(reader.read, BATCH, _BATCH_BYTES)
         if reader.torn > torn:
-            self._count("torn", reader.torn - torn)
+            self.counts["torn"] += reader.torn - torn
             log.warning("spool_torn", places=reader.torn - torn, spool=str(source.directory))
+        if not reader.moved:
+            return False
         if found:
             items = [_outgoing(record) for record in found]
             await patience.insist(lambda: self._bus.publish(items))
@@ -175,7 +173,7 @@ class Shipper:
             # The cursor keeps the old number: who goes on from there, if we end before we have gone back, finds it too.
             return True
         await anyio.to_thread.run_sync(reader.commit, self._bus.tail(TRAFFIC_EXCHANGE).sequence)
-        self._count("records", len(found))
+        self.counts["records"] += len(found)
         spare = len(found) / RECORDS_PER_SECOND - (anyio.current_time() - began)
         if spare > 0:
             await patience.lifecycle.pause(spare)

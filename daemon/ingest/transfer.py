@@ -18,14 +18,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 import anyio
 import anyio.to_thread
 import msgspec
 import structlog
 
-from actors.messages import Attributed, Exchange, Feedback, Step, ToolCall, Trajectory
+from actors.messages import Attributed, Exchange, Feedback, ToolCall, Trajectory
 from actors.messages.files import writing_whole
 from actors.store.archive import Archive, Kind
 from actors.store.errors import StoreError, StoreUnavailable
@@ -137,10 +137,10 @@ class Summary(msgspec.Struct):
     """What came of it."""
 
     lines: int = 0
-    records: dict[str, int] = {}
+    records: Counter[str] = msgspec.field(default_factory=Counter)
     """By kind; a conversation is as many exchanges as it has answers, and one feedback."""
     bad: int = 0
-    redacted: dict[str, int] = {}
+    redacted: Counter[str] = msgspec.field(default_factory=Counter)
     published: int = 0
 
 
@@ -227,26 +227,24 @@ class Reader:
     def __init__(self, options: Options, redactor: Redactor, say: Report) -> None:
         self._options, self._redactor, self._say = options, redactor, say
         self._now = time.time()
-        self.summary = Summary(records={}, redacted={})
+        self.summary = Summary()
 
     def read(self, number: int, line: bytes) -> list[Outgoing]:
         """What line `number` publishes; nothing if it is empty or bad."""
         self.summary.lines = number
-        line = line.rstrip(b"\r\n")
         if number == 1:
             line = line.removeprefix(b"\xef\xbb\xbf")
-        if not line.strip():
-            return []
         try:
-            records = self._records(line)
+            return [self._outgoing(record) for record in self._records(line.rstrip(b"\r\n"))]
         except InvalidLine as error:
             self.summary.bad += 1
             if self.summary.bad <= _SHOWN:
                 self._say(f"line {number}: {str(error)[:300]}")
             return []
-        return [self._outgoing(record) for record in records]
 
     def _records(self, line: bytes) -> list[Record]:
+        if not line.strip():
+            return []
         if len(line) > _MAX_LINE:
             raise InvalidLine(f"longer than {_MAX_LINE} bytes")
         options = self._options
@@ -265,11 +263,11 @@ class Reader:
         if isinstance(record, Exchange):
             kind, sent = "exchanges", outgoing(TRAFFIC_EXCHANGE, self._exchange(record))
         elif isinstance(record, Feedback):
-            self._count(self._redactor.text(record.text)[1])
+            self._clean(record.text)
             kind, sent = "feedback", outgoing(TRAFFIC_FEEDBACK, self._redactor.feedback(record))
         else:
             kind, sent = "trajectories", outgoing(TRAJECTORY_CLOSED, self._trajectory(record))
-        self.summary.records[kind] = self.summary.records.get(kind, 0) + 1
+        self.summary.records[kind] += 1
         return sent
 
     def _exchange(self, exchange: Exchange) -> Exchange:
@@ -279,39 +277,33 @@ class Reader:
                 exchange, prompt_ids=b"", response_ids=b"", logprobs=b"", versions=(), why_no_tokens=IMPORTED
             )
         clean = self._redactor.message(exchange)
-        self._count({kind: n - exchange.finds.get(kind, 0) for kind, n in clean.finds.items()})
+        self.summary.redacted += Counter(clean.finds) - Counter(exchange.finds)
         return clean
 
     def _trajectory(self, run: Trajectory) -> Trajectory:
         """Without secrets; ids decode back to them, so the rows go too where there were some."""
-        finds: Counter[str] = Counter()
-
-        def clean(text: str) -> str:
-            text, found = self._redactor.text(text)
-            finds.update(found)
-            return text
-
-        steps = tuple(_step(step, clean) for step in run.steps)
-        changes: dict[str, Any] = {"goal": clean(run.goal), "steps": steps}
-        tools = clean(run.tools.decode("utf-8", "replace"))
-        if finds:
-            self._count(finds)
-            bare = tuple(msgspec.structs.replace(step, row=-1) for step in steps)
-            changes |= {"tools": tools.encode(), "steps": bare, "rows": (), "trainable": False, "why_not": "redacted"}
-            run = msgspec.structs.replace(run, **changes)
+        before, clean = self.summary.redacted.total(), self._clean
+        goal, tools = clean(run.goal), clean(run.tools.decode("utf-8", "replace"))
+        steps = tuple(
+            msgspec.structs.replace(
+                step, text=clean(step.text), observation=clean(step.observation),
+                tool_calls=tuple(ToolCall(call.name, clean(call.arguments), call.id) for call in step.tool_calls),
+            )
+            for step in run.steps
+        )  # fmt: skip
+        if self.summary.redacted.total() > before:
+            steps = tuple(msgspec.structs.replace(step, row=-1) for step in steps)
+            run = msgspec.structs.replace(
+                run, goal=goal, tools=tools.encode(), steps=steps, rows=(), trainable=False, why_not="redacted"
+            )
         if run.trainable and not self._options.trainable:
             run = msgspec.structs.replace(run, trainable=False, why_not=IMPORTED)
         return run
 
-    def _count(self, finds: dict[str, int]) -> None:
-        for kind, number in finds.items():
-            if number:
-                self.summary.redacted[kind] = self.summary.redacted.get(kind, 0) + number
-
-
-def _step(step: Step, clean: Callable[[str], str]) -> Step:
-    calls = tuple(ToolCall(call.name, clean(call.arguments), call.id) for call in step.tool_calls)
-    return msgspec.structs.replace(step, text=clean(step.text), observation=clean(step.observation), tool_calls=calls)
+    def _clean(self, text: str) -> str:
+        text, found = self._redactor.text(text)
+        self.summary.redacted += Counter(found)
+        return text
 
 
 @contextmanager

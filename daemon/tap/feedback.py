@@ -79,8 +79,13 @@ class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 _one = msgspec.json.Decoder(FeedbackBody)
 _many = msgspec.json.Decoder(list[FeedbackBody])
-_NAMES = [field.encode_name for field in msgspec.structs.fields(FeedbackBody)]
-_REMEDY = {
+_SAME = ("trajectory_id", "exchange_id", "response_id", "custom_id", "step", "text")
+_NAMES = [field.name for field in msgspec.structs.fields(FeedbackBody)]
+_AN_ID = (
+    "give response_id (the id of the completion), custom_id, trajectory_id or exchange_id: "
+    "an id as text of at most 256 characters"
+)
+_REMEDY = dict.fromkeys(_NAMES, _AN_ID) | {
     "body": 'send a JSON object such as {"response_id": "chatcmpl-1", "outcome": 1}, or a list of them',
     "step": "give the step's number from 0",
     "outcome": "give a number from 0 (failure) to 1 (success), or true or false",
@@ -88,13 +93,9 @@ _REMEDY = {
     "final": "give true if the trajectory is over, else false",
     "text": "give text of at most 65536 characters",
 }
-_SAME = ("trajectory_id", "exchange_id", "response_id", "custom_id", "step", "text")
-_AN_ID = (
-    "give response_id (the id of the completion), custom_id, trajectory_id or exchange_id: "
-    "an id as text of at most 256 characters"
-)
-_AT = re.compile(r"`\$(\[\d+\])?\.?([a-z_]*)`")
-_UNKNOWN = re.compile(r".*unknown field `(.+)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")
+_FAULT = re.compile(r"(?:([a-z_]+): )?(.*?)(?: - at `\$(\[\d+\])?\.?([a-z_]*)`)?", re.DOTALL)
+"""msgspec's errors, and ours within them: [FIELD: ]WHAT[ - at `$[NUMBER].FIELD`]."""
 
 
 class FeedbackDesk:
@@ -193,19 +194,15 @@ def _record(told: FeedbackBody, tenant: str, received: float, caller: str) -> Fe
 
 
 def _explained(text: str) -> Refused:
-    """msgspec's error, or one of ours, with the field in front and a remedy behind."""
-    what, _, where = text.partition(" - at ")
-    at = _AT.match(where)
-    place, field = (at[1] or "", at[2]) if at else ("", "")
-    unknown = _UNKNOWN.match(what)
-    if unknown:
+    """The fault in a report, with the field in front and a remedy behind."""
+    found = _FAULT.fullmatch(text)
+    named, what, place, field = found.groups("") if found else ("", text, "", "")
+    if unknown := _UNKNOWN.fullmatch(what):
         return _refused(unknown[1][:100], f"unknown field; known are {', '.join(_NAMES)}", place)
-    if not field and what.partition(":")[0] in _NAMES:
-        field, _, what = what.partition(": ")
-    return _refused(field or "body", what[0].lower() + what[1:], place)
+    return _refused(named or field or "body", what[0].lower() + what[1:], place)
 
 
 def _refused(field: str, what: str, place: str = "") -> Refused:
     param = f"{place}.{field}" if place and field != "body" else field
-    remedy = "" if field not in _REMEDY and field not in _NAMES else f"; {_REMEDY.get(field, _AN_ID)}"
+    remedy = f"; {_REMEDY[field]}" if field in _REMEDY else ""
     return Refused(422, "invalid_feedback", f"{param}: {what}{remedy}", param=param)

@@ -15,10 +15,11 @@ import hashlib
 import hmac
 import ipaddress
 import os
+import secrets
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import structlog
@@ -32,7 +33,7 @@ _ID_END = len(PREFIX) + 2 * _ID_BYTES
 _MAX_KEYS = 10_000
 _SCHEMA = 2
 """1 knew the scopes agent, admin and environment."""
-_NOBODY = bytes(32)
+_NOBODY = "0" * 64
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 LADDER: tuple[Scope, ...] = ("read", "content", "operate", "admin")
@@ -46,8 +47,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """One key, without its secret."""
 
     id: str
-    digest: str
-    """SHA-256 of the key's text, hex."""
+    digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    """SHA-256 of the key's text."""
     tenant: str
     scope: Scope = "agent"
     created: float
@@ -77,13 +78,11 @@ class KeyRing:
     def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
         self._path, self._clock = path, clock
         self._seen: tuple[int, int, int] | None = None
-        self._by_id: dict[bytes, tuple[bytes, Key]] = {}
+        self._by_id: dict[bytes, Key] = {}
         self.guarded = False
         """An operator's key is, or was, in the file, be it revoked or expired: losing the last must not open the
         doors."""
-        self.unreadable = 0
-        """Changes of the file that could not be taken over; the keys before them stay in force."""
-        self._take(*_read(path))
+        self._take()
 
     def refresh(self) -> None:
         """Take over the file if it has changed; one that cannot be read changes nothing and is logged."""
@@ -91,12 +90,11 @@ class KeyRing:
             found = os.stat(self._path)
             if self._seen == (found.st_mtime_ns, found.st_size, found.st_ino):
                 return
-            self._take(*_read(self._path))
+            self._take()
         except (OSError, KeysUnusable) as error:
             # Once a breakage, not once a second.
             if self._seen is not None:
                 self._seen = None
-                self.unreadable += 1
                 log.error("keys_unreadable", path=str(self._path), error=str(error))
         else:
             log.info("keys_read", path=str(self._path), keys=len(self._by_id))
@@ -124,14 +122,14 @@ class KeyRing:
 
     def find(self, text: bytes) -> Key | None:
         """The active key whose text this is; None says nothing of why."""
-        digest, key = self._by_id.get(text[len(PREFIX) : _ID_END], (_NOBODY, None))
-        same = hmac.compare_digest(hashlib.sha256(text).digest(), digest)
-        return key if same and key is not None and key.state(self._clock()) == "active" else None
+        key = self._by_id.get(text[len(PREFIX) : _ID_END])
+        same = hmac.compare_digest(hashlib.sha256(text).hexdigest(), key.digest if key else _NOBODY)
+        return key if key and same and key.state(self._clock()) == "active" else None
 
-    def _take(self, keys: tuple[Key, ...], seen: tuple[int, int, int]) -> None:
-        self._by_id = {key.id.encode(): (bytes.fromhex(key.digest), key) for key in keys}
+    def _take(self) -> None:
+        keys, self._seen = _read(self._path)
+        self._by_id = {key.id.encode(): key for key in keys}
         self.guarded = self.guarded or any(key.scope in OPERATORS for key in keys)
-        self._seen = seen
 
 
 def read_keys(path: Path) -> tuple[Key, ...]:
@@ -145,12 +143,8 @@ def add_key(
     with _changing(path) as keys:
         if len(keys) >= _MAX_KEYS:
             raise KeysUnusable(f"{path}: {_MAX_KEYS} keys are in there; start another file")
-        taken = {key.id for key in keys}
-        key_id = os.urandom(_ID_BYTES).hex()
-        while key_id in taken:
-            key_id = os.urandom(_ID_BYTES).hex()
-        secret = base64.urlsafe_b64encode(os.urandom(_SECRET_BYTES)).rstrip(b"=").decode()
-        text = f"{PREFIX.decode()}{key_id}_{secret}"
+        key_id = secrets.token_hex(_ID_BYTES)
+        text = f"{PREFIX.decode()}{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
         digest = hashlib.sha256(text.encode()).hexdigest()
         key = Key(id=key_id, digest=digest, tenant=tenant, scope=scope, created=now, expires=expires, note=note)
         keys.append(key)
@@ -165,8 +159,8 @@ def revoke_key(path: Path, key_id: str, *, now: float) -> Key | None:
         for number, key in enumerate(keys):
             if key.id == key_id:
                 if key.revoked is None:
-                    keys[number] = key = msgspec.structs.replace(key, revoked=now)
-                return key
+                    keys[number] = msgspec.structs.replace(key, revoked=now)
+                return keys[number]
     return None
 
 
@@ -224,55 +218,47 @@ def check_host(setting: str, host: str, keys: KeyRing | None) -> None:
 
 
 def _read(path: Path) -> tuple[tuple[Key, ...], tuple[int, int, int]]:
+    """The keys, and what tells this state of the file from any other."""
     try:
         with path.open("rb") as file:
             found = os.fstat(file.fileno())
-            body = file.read()
+            read = _decoder.decode(file.read())
     except FileNotFoundError as error:
         raise KeysUnusable(f"keys: {path}: no such file; make a key with `evolved keys add --tenant NAME`") from error
     except OSError as error:
         raise KeysUnusable(
             f"keys: {path}: {error.strerror}; whoever runs tap and daemon must be able to read it"
         ) from error
-    if found.st_mode & _OTHERS_WRITE:
-        raise KeysUnusable(f"keys: {path}: others may write to it, and so make keys; chmod 600 {path}")
-    try:
-        read = _decoder.decode(body)
-        if read.schema > _SCHEMA:
-            raise KeysUnusable(f"keys: {path}: written by a newer evolved (schema {read.schema}); upgrade this one")
-        if any(len(bytes.fromhex(key.digest)) != len(_NOBODY) for key in read.keys):
-            raise ValueError("a digest is not of 32 bytes")
     except ValueError as error:  # msgspec's errors are among them
         raise KeysUnusable(
             f"keys: {path}: not a key file ({error}); restore it, or move it away and make new keys"
         ) from error
+    if found.st_mode & _OTHERS_WRITE:
+        raise KeysUnusable(f"keys: {path}: others may write to it, and so make keys; chmod 600 {path}")
+    if read.schema > _SCHEMA:
+        raise KeysUnusable(f"keys: {path}: written by a newer evolved (schema {read.schema}); upgrade this one")
     return read.keys, (found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 @contextlib.contextmanager
 def _changing(path: Path) -> Iterator[list[Key]]:
-    """The keys, to be changed; the file is replaced as a whole at the end, if anything did. One at a time."""
+    """The keys, to be changed; the file is replaced as a whole at the end. One at a time."""
     new = not path.parent.exists()
     try:
         with alone_with(path):
             if new:
                 _give(path.parent, path.parent.parent.stat())
-            before = read_keys(path) if path.exists() else ()
-            keys = list(before)
+            there = path.exists()
+            keys = list(read_keys(path)) if there else []
             yield keys
-            if tuple(keys) != before:
-                _replace(path, _File(keys=tuple(keys)))
+            owner = (path if there else path.parent).stat()
+            with writing_whole(path, mode=0o600) as file:
+                _give(file.fileno(), owner)
+                if there:
+                    os.fchmod(file.fileno(), stat.S_IMODE(owner.st_mode))
+                file.write(msgspec.json.format(msgspec.json.encode(_File(keys=tuple(keys))), indent=1) + b"\n")
     except OSError as error:
         raise KeysUnusable(f"{path}: {error.strerror}; give another file, or run as its owner") from error
-
-
-def _replace(path: Path, content: _File) -> None:
-    owner = path.stat() if path.exists() else path.parent.stat()
-    mode = stat.S_IMODE(owner.st_mode) if path.exists() else 0o600
-    with writing_whole(path, mode=0o600) as file:
-        _give(file.fileno(), owner)
-        os.fchmod(file.fileno(), mode)
-        file.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
 
 
 def _give(made: Path | int, owner: os.stat_result) -> None:

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from prometheus_client.core import HistogramMetricFamily, Metric
 
-from daemon.figures import counter, gauge
+from daemon.figures import counter, gauge, split
 from daemon.tap.recorder import Recorder
 from daemon.tap.router import Router
 
@@ -54,28 +54,27 @@ class Counts:
 def tap_metrics(counts: Counts, recorder: Recorder, router: Router, spool_age: float) -> Iterator[Metric]:
     """What the admin port shows; `spool_age`: seconds since the oldest record that is not published was written."""
     requests = {(route, str(status)): number for (route, status), number in counts.requests.items()}
-    yield counter("evolved_tap_requests", "Requests answered.", requests, "route", "status")
+    shed, rest = split(recorder.counts, "shed_")
+    unreadable, kept = split(rest, "unreadable_")
     yield _overhead(counts)
-    shed = {"memory": recorder.shed_memory, "disk": recorder.shed_disk, "poison": recorder.shed_poison}
-    for name, about, numbers, label in (
+    for name, about, numbers, *labels in (
+        ("requests", "Requests answered.", requests, "route", "status"),
         ("errors", "What did not end as it should.", counts.errors, "reason"),
         ("not_kept", "Calls of which nothing was kept, by will.", counts.not_kept, "reason"),
         ("feedback", "Posts to /v1/feedback.", counts.feedback, "result"),
         ("kept_calls", "Calls that the recorder took.", counts.kept_calls, "tenant"),
         ("kept_bytes", "Bytes of their bodies.", counts.kept_bytes, "tenant"),
         ("spool_shed", "Records not written.", shed, "reason"),
-        ("unreadable", "Calls whose response could not be read and is left out.", recorder.unreadable, "dialect"),
-    ):
-        yield counter(f"evolved_tap_{name}", about, numbers, label)
-    for name, about, number in (
+        ("unreadable", "Calls whose response could not be read and is left out.", unreadable, "dialect"),
+        ("unnamed", "Calls kept without the name of their agent: their tenant has too many.", kept.get("unnamed", 0)),
         ("upstream_stale", "Requests sent again after a stale connection.", counts.stale),
-        ("spool_written", "Records on disk.", recorder.written),
-        ("spool_failures", "Failed writes.", recorder.errors),
-        ("redacted", "Records in which something was taken out.", recorder.redacted),
+        ("spool_written", "Records on disk.", kept.get("written", 0)),
+        ("spool_failures", "Failed writes.", kept.get("errors", 0)),
+        ("redacted", "Records in which something was taken out.", kept.get("redacted", 0)),
         ("routes_errors", "Times that the daemon's routes could not be used.", router.errors),
-        ("scribe_restarts", "Recorders that ended before the tap.", recorder.restarts),
+        ("scribe_restarts", "Recorders that ended before the tap.", kept.get("restarts", 0)),
     ):
-        yield counter(f"evolved_tap_{name}", about, number)
+        yield counter(f"evolved_tap_{name}", about, numbers, *labels)
     for name, about, number in (
         ("connections", "Open agent connections.", counts.connections),
         ("in_flight", "Calls under way.", router.in_flight),
@@ -85,18 +84,16 @@ def tap_metrics(counts: Counts, recorder: Recorder, router: Router, spool_age: f
         ("spool_healthy", "1 if the last write went well.", float(recorder.progress.healthy)),
     ):
         yield gauge(f"evolved_tap_{name}", about, number)
-    engines = {one.name: one for one in router.upstreams}
-    for name, about, of in (
-        ("idle", "Idle connections.", lambda one: len(one.pool)),
-        ("healthy", "1 if it answers.", lambda one: float(one.healthy)),
-        ("in_flight", "Calls under way.", lambda one: one.in_flight),
-        ("closed", "1 if it gets no new trajectories for now.", lambda one: float(one.closed)),
-        ("canary_share", "Of new trajectories.", lambda one: router.share if one is router.canary else 0.0),
+    engines = router.upstreams
+    for make, name, about, of in (
+        (gauge, "idle", "Idle connections.", lambda one: len(one.pool)),
+        (gauge, "healthy", "1 if it answers.", lambda one: one.healthy),
+        (gauge, "in_flight", "Calls under way.", lambda one: one.in_flight),
+        (gauge, "closed", "1 if it gets no new trajectories for now.", lambda one: one.closed),
+        (gauge, "canary_share", "Of new trajectories.", lambda one: router.share if one is router.canary else 0.0),
+        (counter, "trajectories", "New ones given to it.", lambda one: one.trajectories),
     ):
-        numbers = {key: of(one) for key, one in engines.items()}
-        yield gauge(f"evolved_tap_upstream_{name}", about, numbers, "engine")
-    given = {key: one.trajectories for key, one in engines.items()}
-    yield counter("evolved_tap_upstream_trajectories", "New ones given to it.", given, "engine")
+        yield make(f"evolved_tap_upstream_{name}", about, {one.name: float(of(one)) for one in engines}, "engine")
 
 
 def _overhead(counts: Counts) -> Metric:

@@ -36,7 +36,11 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Place:
-    """The number of one tap, and its directory; its own until `leave`, or the end of the process."""
+    """The number of one tap, and its directory; its own until `leave`, or the end of the process.
+
+    A name in the kernel tells those apart that cannot write there, and serve agents all the same; the lock tells those
+    apart that do not share a network.
+    """
 
     def __init__(self, spools: Path, number: int | None = None) -> None:
         """`spools` has a directory for each tap; without a `number` it is the first that is free.
@@ -45,13 +49,17 @@ class Place:
             NumberTaken: another tap has it.
         """
         self._lock = -1
-        self._name: socket.socket | None = None
         self._told: Told | None = None
         for self.number in range(_MOST) if number is None else (number,):
             self.directory = spools / str(self.number)
-            if self._free():
+            self._name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                self._name.bind(f"\0evolved-tap-{blake2b(os.fsencode(self.directory), digest_size=16).hexdigest()}")
+                self._take()
+            except OSError:
+                self._name.close()
+            else:
                 return
-            self.leave()
         if number is None:
             raise NumberTaken(f"{_MOST} taps run with {spools}: end one of them")
         raise NumberTaken(
@@ -66,9 +74,9 @@ class Place:
 
     def hold(self) -> None:
         """Do what could not be done so far, because nothing could be written there."""
-        self._free()
-        if self._told is not None and self._lock >= 0:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            self._take()
+            if self._told is not None and self._lock >= 0:
                 write_whole(self.directory / "tap.json", msgspec.json.encode(self._told), sync=False)
                 self._told = None
 
@@ -77,32 +85,19 @@ class Place:
             (self.directory / "tap.json").unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = -1
-        if self._name is not None:
-            self._name.close()
-            self._name = None
+        self._name.close()
 
-    def _free(self) -> bool:
-        """Whether no other tap has the number. A name in the kernel tells those apart that cannot write there, and
-        serve agents all the same; the lock tells those apart that do not share a network."""
-        if self._lock >= 0:
-            return True
-        if self._name is None:
-            name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    def _take(self) -> None:
+        """Take the lock, if anything can be written there; BlockingIOError: another tap has it."""
+        if self._lock < 0:
             try:
-                name.bind(f"\0evolved-tap-{blake2b(os.fsencode(self.directory), digest_size=16).hexdigest()}")
+                for directory in (self.directory.parent, self.directory):
+                    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._lock = lock(self.directory / "tap.lock")
+            except BlockingIOError:
+                raise
             except OSError:
-                name.close()
-                return False
-            self._name = name
-        try:
-            for directory in (self.directory.parent, self.directory):
-                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = lock(self.directory / "tap.lock")
-        except BlockingIOError:
-            return False
-        except OSError:
-            pass  # nothing can be written there, which `hold` tries again
-        return True
+                pass
 
 
 def told(spools: Path) -> Sequence[Told]:

@@ -1,8 +1,7 @@
 """What tap and recorder say to each other over their socket.
 
-tap -> recorder: frames of `[u32 length][16-byte id][payload]`; the first payload is the `Order` in JSON, all others are
-`Copied`.
-recorder -> tap: lines of JSON, each a `Progress` since the recorder's start.
+tap -> recorder: payloads, each behind its length (u32). The first is the `Order` in JSON, all others are `Copied`.
+recorder -> tap: lines of JSON, each a `Progress`.
 """
 
 import struct
@@ -12,9 +11,9 @@ import msgspec
 
 from actors.messages import Exchange, Feedback
 
-HEAD = struct.Struct("<I16s")
-RECORDERS_ENDED = "recorders_ended"
-"""`error` of a call of which the tap sends the head alone: recorders ended over it as it was."""
+LENGTH = struct.Struct("<I")
+RECORDERS_ENDED = "recorders ended over it"
+"""`error` of a call of which the tap sends the head alone."""
 UNREADABLE = "[REDACTED:unreadable]"
 """In place of words that could not be searched."""
 
@@ -23,8 +22,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What a recorder is told at its start."""
 
     directory: str
-    memory_bytes: int
-    """What it may hold beyond what the disk takes: the rest it leaves to the tap."""
     disk_bytes: int
     redaction: dict[str, Any] = {}
     """Fields of `adapters.redaction.RedactionSettings`."""
@@ -40,19 +37,14 @@ class Copied(msgspec.Struct, frozen=True, array_like=True):
     """Content encoding of the response."""
 
 
-class Progress(msgspec.Struct, kw_only=True):
-    """What has become of the records. The recorder keeps one, each field of which has one thread that writes it."""
+class Progress(msgspec.Struct, frozen=True):
+    """How a recorder is doing."""
 
-    settled: int = 0
-    """Records that need no further care: they are written, or shed."""
-    shed: int = 0
-    safe: int = 0
-    """Records that a power failure does not take: the disk was told to keep them and said that it had."""
-    redacted: int = 0
-    unreadable: dict[str, int] = {}
-    """By dialect: calls kept without the response that the agent had, as it could not be read."""
-    errors: int = 0
-    """Failed writes."""
+    counts: dict[str, int] = {}
+    """Since its start. Records that need no further care: `written`, so that no power failure takes them, or
+    `shed_disk`, because of the quota. `errors`: failed writes. `redacted`: records in which something was taken out.
+    `unnamed`: calls without the name of their agent. `unreadable_DIALECT`: those without the response that it had.
+    """
     disk_bytes: int = 0
     healthy: bool = True
     """False from a failed write until one succeeds."""

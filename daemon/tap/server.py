@@ -7,6 +7,8 @@ import asyncio
 import contextlib
 import os
 import random
+import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
@@ -15,15 +17,16 @@ from typing import Any
 import anyio
 import msgspec
 import structlog
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 
 from daemon.figures import Figures
-from daemon.tap.admin import AdminRoute
 from daemon.tap.admission import Admission
 from daemon.tap.agent import AgentConnection
 from daemon.tap.body_budget import BodyBudget
-from daemon.tap.http import RequestParser
+from daemon.tap.errors import Refused
+from daemon.tap.http import RequestParser, response_bytes
+from daemon.tap.keys import check_host
 from daemon.tap.metrics import Counts, tap_metrics
 from daemon.tap.place import Place, Told, admin_port, told
 from daemon.tap.proxy import Proxy
@@ -32,7 +35,7 @@ from daemon.tap.recorder_wire import Order
 from daemon.tap.request import Head, Request
 from daemon.tap.route_table import table_path
 from daemon.tap.router import Router
-from daemon.tap.settings import TapSettings, agents_tls, engines_tls, upstreams_of
+from daemon.tap.settings import TapSettings, agents_tls, engines_tls
 from daemon.tap.sockets import AGENTS, MIRROR, Sockets, bind, port_of
 from daemon.tap.spool import spool_age
 from daemon.tap.upstream import Upstream, bracketed
@@ -42,8 +45,6 @@ _HEALTH_SECONDS = 5.0
 """How often each of several engines is asked for /health."""
 _ROUTES_SECONDS = 0.2
 """How often the daemon's routes are looked at: the swapper waits a second for an engine that it closed."""
-_SCRIBE_SHARE = 8
-"""The recorder may hold this part of the memory that the tap may: what it cannot write, it leaves to the tap."""
 
 log = structlog.get_logger(__name__)
 
@@ -68,8 +69,9 @@ class Tap:
         self._settings, self._sockets = settings, sockets or {}
         self.counts = Counts()
         self.place = Place(Path(settings.spool_dir).absolute(), settings.number)
+        directory = self.place.directory
         self.spool = Recorder(
-            _order(settings, self.place.directory, redaction or {}),
+            Order(directory=str(directory), disk_bytes=settings.spool_disk_bytes, redaction=redaction or {}),
             memory_bytes=settings.spool_memory_bytes,
             rng=random.Random(),
         )
@@ -77,41 +79,41 @@ class Tap:
         upstreams = [
             Upstream(
                 one.name,
-                address,
+                one.address,
                 weight=one.weight,
-                tls=engines_tls(settings) if address.tls else None,
+                tls=engines_tls(settings) if one.address.tls else None,
                 clock=time.monotonic,
             )
-            for one, address in upstreams_of(settings)
+            for one in settings.upstreams
         ]
-        table = table_path(os.environ, self.place.directory.parent)
-        self.router = Router(upstreams, table=table, rng=random.Random())
-        door = Admission(settings.door, clock=time.time)
-        self._door, self._budget = door, BodyBudget()
+        self.router = Router(upstreams, table=table_path(os.environ, directory.parent), rng=random.Random())
+        self._door, self._budget = Admission(settings.door, clock=time.time), BodyBudget()
+        check_host("tap.admin", settings.admin_host, self._door.ring)
         self._proxy = Proxy(
             self.router,
             self.spool,
-            door,
+            self._door,
             self.counts,
             tokens=settings.capture_tokens,
             first_byte_seconds=settings.first_byte_seconds,
         )
         self._agents: set[AgentConnection] = set()
         self._admins: set[AgentConnection] = set()
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         """Of the metrics on the admin port."""
-        ProcessCollector(registry=registry)
-        registry.register(Figures(Tap._metrics, self))
-        self._admin = AdminRoute(registry, door, settings.admin_host)
+        ProcessCollector(registry=self.registry)
+        self.registry.register(Figures(Tap._metrics, self))
 
     async def run(self, stop: anyio.Event, ready: Callable[[Bound], None]) -> None:
         """Serve until `stop`, and drain; `ready` is told once it listens."""
         written = asyncio.Event()
         async with self._listening() as (listeners, bound), asyncio.TaskGroup() as group:
             recorder = group.create_task(self.spool.run(written))
-            helpers = [group.create_task(self._watch()), group.create_task(self._sweep())]
-            helpers.append(group.create_task(self.router.watch(_HEALTH_SECONDS)))
-            helpers.append(group.create_task(self.router.follow(Path(self._settings.routes_file), _ROUTES_SECONDS)))
+            watching = (
+                self.router.watch(_HEALTH_SECONDS),
+                self.router.follow(Path(self._settings.routes_file), _ROUTES_SECONDS),
+            )
+            helpers = [group.create_task(one) for one in (self._watch(), self._sweep(), *watching)]
             try:
                 log.info(
                     "tap_listening",
@@ -136,61 +138,60 @@ class Tap:
                 written.set()
             await recorder
         self.place.leave()
-        log.info("tap_ended", written=self.spool.written, shed=self.spool.shed)
+        log.info("tap_ended", **self.spool.counts)
 
     @contextlib.asynccontextmanager
     async def _listening(self) -> AsyncIterator[tuple[list[asyncio.Server], Bound]]:
-        settings, loop, place = self._settings, asyncio.get_running_loop(), self.place
-        servers: list[asyncio.Server] = []
-        agents = self._maker(self._proxy.answer, self._proxy.admit, self._agents, self.counts)
+        """The servers of agents and mirror, which a drain closes first; the page stays to the end."""
+        settings, place = self._settings, self.place
+        others = {port for other in told(place.directory.parent) for port in other.ports}
+        public = self._sockets.get(AGENTS) or bind(settings.host, settings.port, "tap.listen", others)
+        mirror = self._sockets.get(MIRROR, [])
+        if settings.mirror_port is not None and not mirror:
+            mirror = bind(settings.mirror_host, settings.mirror_port, "tap.mirror", others)
+        admin = bind(
+            settings.admin_host, admin_port(settings.admin_port, place.number, settings.named_ports), "tap.admin"
+        )
+        bound = Bound(port_of(public), port_of(admin), port_of(mirror) if mirror else None)
+        # Before it listens: another tap that finds somebody on the port is to know who it is.
+        ports = (bound.port,) if bound.mirror_port is None else (bound.port, bound.mirror_port)
+        page = f"{bracketed(settings.admin_host)}:{bound.admin_port}"
+        place.tell(Told(number=place.number, pid=os.getpid(), ports=ports, admin=page))
+        tls, agents = self._tls and self._tls.context, self._agents
+        servers = await _serve(public, lambda: self._connection(self._proxy.answer, self._proxy.admit, agents), tls)
+        servers += await _serve(mirror, lambda: self._connection(self._proxy.mirror, self._door.check, agents))
+        admit_admin = self._door.admit_admin
+        pages = await _serve(admin, lambda: self._connection(self._page, admit_admin, self._admins, Counts()))
         try:
-            others = {port for other in told(place.directory.parent) for port in other.ports}
-            public = self._sockets.get(AGENTS) or bind(settings.host, settings.port, "tap.listen", others)
-            mirror = self._sockets.get(MIRROR, [])
-            if settings.mirror_port is not None:
-                mirror = mirror or bind(settings.mirror_host, settings.mirror_port, "tap.mirror", others)
-            number = admin_port(settings.admin_port, place.number, settings.named_ports)
-            admin = bind(settings.admin_host, number, "tap.admin")
-            bound = Bound(port_of(public), port_of(admin), port_of(mirror) if mirror else None)
-            page = f"{bracketed(settings.admin_host)}:{bound.admin_port}"
-            # Before it listens: another tap that finds somebody on the port is to know who it is.
-            ports = (bound.port,) if bound.mirror_port is None else (bound.port, bound.mirror_port)
-            place.tell(Told(number=place.number, pid=os.getpid(), ports=ports, admin=page))
-            for one in public:
-                servers.append(
-                    await loop.create_server(agents, sock=one, ssl=self._tls and self._tls.context, backlog=_BACKLOG)
-                )
-            maker = self._maker(self._proxy.mirror, self._door.check, self._agents, self.counts)
-            servers += [await loop.create_server(maker, sock=one, backlog=_BACKLOG) for one in mirror]
-            maker = self._maker(self._admin.answer, self._admin.admit, self._admins, Counts())
-            pages = [await loop.create_server(maker, sock=one) for one in admin]
-            try:
-                yield servers, bound
-            finally:
-                for one in pages:
-                    one.close()
+            yield servers, bound
         finally:
-            for server in servers:
+            for server in (*servers, *pages):
                 server.close()
 
-    def _maker(
+    def _connection(
         self,
         answer: Callable[[Request, AgentConnection], object],
         admit: Callable[[Head], object],
         agents: set[AgentConnection],
-        counts: Counts,
-    ) -> Callable[[], AgentConnection]:
-        def make() -> AgentConnection:
-            settings = self._settings
-            parser = RequestParser(
-                max_body_bytes=settings.max_body_bytes,
-                clock=time.time,
-                admit=admit,
-                budget=self._budget,
-            )
-            return AgentConnection(answer, parser, agents, counts, max_connections=settings.max_connections)
+        counts: Counts | None = None,
+    ) -> AgentConnection:
+        settings = self._settings
+        parser = RequestParser(
+            max_body_bytes=settings.max_body_bytes, clock=time.time, admit=admit, budget=self._budget
+        )
+        return AgentConnection(answer, parser, agents, counts or self.counts, max_connections=settings.max_connections)
 
-        return make
+    def _page(self, request: Request, agent: AgentConnection) -> None:
+        """The tap's own page: /metrics (Prometheus), for an operator's key of scope `read` once there is one, /healthz
+        and /readyz, which say 200 while it serves. The engine's health is at /health of the other port.
+        """
+        if request.path in (b"/healthz", b"/readyz"):
+            agent.reply(response_bytes(200, b'{"status":"ok"}', close=agent.closing))
+            return
+        self._door.admit_admin(request.head)
+        if request.path != b"/metrics":
+            raise Refused(404, "unknown_path", "here are /metrics, /healthz and /readyz")
+        agent.reply(response_bytes(200, generate_latest(self.registry), content_type=CONTENT_TYPE_LATEST))
 
     async def _watch(self) -> None:
         """Deadlines of all connections with one task: a timer for every piece of a stream would cost most of all."""
@@ -229,10 +230,8 @@ class Tap:
         return tap_metrics(self.counts, self.spool, self.router, waits)
 
 
-def _order(settings: TapSettings, directory: Path, redaction: dict[str, Any]) -> Order:
-    return Order(
-        directory=str(directory),
-        memory_bytes=max(1, settings.spool_memory_bytes // _SCRIBE_SHARE),
-        disk_bytes=settings.spool_disk_bytes,
-        redaction=redaction,
-    )
+async def _serve(
+    sockets: list[socket.socket], connection: Callable[[], AgentConnection], tls: ssl.SSLContext | None = None
+) -> list[asyncio.Server]:
+    loop = asyncio.get_running_loop()
+    return [await loop.create_server(connection, sock=one, ssl=tls, backlog=_BACKLOG) for one in sockets]

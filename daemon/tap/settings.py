@@ -21,6 +21,25 @@ class UpstreamSettings(msgspec.Struct, frozen=True, kw_only=True):
     weight: float = 1.0
     """Its share of new trajectories, relative to the others'; 0 takes none."""
 
+    @property
+    def address(self) -> "Address":
+        """
+        Raises:
+            InvalidTapSettings: `url` is none that it can have.
+        """
+        try:
+            url = urlsplit(self.url)
+            port = url.port
+        except ValueError as error:
+            raise InvalidTapSettings(f"engines {self.name!r} {self.url!r}: {error}") from error
+        if url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/") or url.query or url.username:
+            raise InvalidTapSettings(
+                f"engines {self.name!r} {self.url!r}: write http://HOST:PORT or https://HOST, without a path and "
+                "without credentials"
+            )
+        tls = url.scheme == "https"
+        return Address(url.hostname, port or (443 if tls else 80), tls)
+
 
 class TapSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where a tap listens and asks, and what it may take of time and room."""
@@ -82,24 +101,6 @@ class Address(msgspec.Struct, frozen=True):
     host: str
     port: int
     tls: bool = False
-
-
-def upstreams_of(settings: TapSettings) -> list[tuple[UpstreamSettings, Address]]:
-    return [(one, _address(f"engines {one.name!r}", one.url)) for one in settings.upstreams]
-
-
-def _address(setting: str, text: str) -> Address:
-    try:
-        url = urlsplit(text)
-        port = url.port
-    except ValueError as error:
-        raise InvalidTapSettings(f"{setting} {text!r}: {error}") from error
-    if url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/") or url.query or url.username:
-        raise InvalidTapSettings(
-            f"{setting} {text!r}: write http://HOST:PORT or https://HOST, without a path and without credentials"
-        )
-    tls = url.scheme == "https"
-    return Address(url.hostname, port or (443 if tls else 80), tls)
 
 
 def agents_tls(settings: TapSettings) -> ServerCertificate | None:

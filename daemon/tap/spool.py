@@ -69,13 +69,15 @@ def read_cursor(directory: Path) -> Cursor:
     return Cursor()
 
 
-def segments(directory: Path) -> list[str]:
-    """The names of the segments that exist, oldest first; none if there is no directory."""
-    try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return []
-    return sorted(name for name in names if _NAME.fullmatch(name))
+def segments(directory: Path) -> dict[str, int]:
+    """The names of the segments that exist, oldest first, and their sizes; none if there is no directory."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(FileNotFoundError):
+        for name in sorted(filter(_NAME.fullmatch, os.listdir(directory))):
+            # One by one after the list: what has a later one beside it there is finished, and so is its size.
+            with contextlib.suppress(FileNotFoundError):
+                found[name] = (directory / name).stat().st_size
+    return found
 
 
 def spools(base: Path) -> list[Path]:
@@ -91,7 +93,7 @@ def spools(base: Path) -> list[Path]:
 
 
 def spool_bytes(directory: Path) -> int:
-    return sum(_size(directory / name) for name in segments(directory))
+    return sum(segments(directory).values())
 
 
 def spool_age(directory: Path, now: float) -> float:
@@ -122,12 +124,16 @@ class SpoolWriter:
         """Size of all segments, those of the past and of other taps included, as of the last look."""
         self.full = False
         """The quota was reached."""
-        self.dirty = False
-        """Something was written that is not safe."""
         self._lock = self._file = -1
         self._mark = b""
-        self._size = 0
+        self._size = self._safe = 0
+        """Of the segment, and of what of it no power failure takes."""
         self._began = self._looked = 0.0
+
+    @property
+    def dirty(self) -> bool:
+        """Something was written that is not safe."""
+        return self._size > self._safe
 
     def append(self, records: Sequence[Record]) -> bool:
         """Write `records`; False if the quota forbids it.
@@ -139,14 +145,14 @@ class SpoolWriter:
         gone = self._file >= 0 and os.fstat(self._file).st_nlink == 0
         if self._file < 0 or gone or self._size >= self._segment_bytes or self._aged():
             self._roll()
-        size = sum(len(record.payload) + FRAME_BYTES for record in records)
-        if self.disk_bytes + size > self._quota:
+        data = b"".join([frame(record, self._mark) for record in records])
+        if self.disk_bytes + len(data) > self._quota:
             self._look()
-        self.full = self.disk_bytes + size > self._quota
+        self.full = self.disk_bytes + len(data) > self._quota
         if self.full:
             return False
         try:
-            rest = memoryview(b"".join([frame(record, self._mark) for record in records]))
+            rest = memoryview(data)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
         except OSError:
@@ -156,30 +162,30 @@ class SpoolWriter:
             except OSError:
                 self._leave()
             raise
-        self._size += size
-        self.disk_bytes += size
-        self.dirty = True
+        self._size += len(data)
+        self.disk_bytes += len(data)
         return True
 
     def sync(self) -> None:
         """Make safe from a power failure what was written.
 
         Raises:
-            OSError: what was not safe counts as lost. The kernel forgets what it could not write, and the next sync
-                would say that all is well: what comes now goes to another segment.
+            OSError: what was not safe is to be written again. The kernel forgets what it could not write, and the next
+                sync would say that all is well: this segment ends with what is safe.
         """
         if self.dirty:
             try:
                 os.fdatasync(self._file)
             except OSError:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file, self._safe)
                 self._leave()
                 raise
-            self.dirty = False
+            self._safe = self._size
 
     def tend(self) -> None:
         """For the times when nothing comes: see whether there is room again, and end a segment that is old."""
-        if self.full:
-            self._look()
+        if self.full and self._look():
             self.full = self.disk_bytes >= self._quota
         if self._aged():
             self._roll()
@@ -202,25 +208,27 @@ class SpoolWriter:
         self._leave()
         self._look()
         last = max([*segments(self.directory), read_cursor(self.directory).segment])
-        mark = os.urandom(_MARK)
-        path = self.directory / f"{int(last[:12] or -1) + 1:012d}-{mark.hex()}.seg"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._mark, self._size, self._began = mark, 0, time.monotonic()
+        self._mark = os.urandom(_MARK)
+        path = self.directory / f"{int(last[:12] or -1) + 1:012d}-{self._mark.hex()}.seg"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        self._began = time.monotonic()
 
     def _leave(self) -> None:
         if self._file >= 0:
             os.close(self._file)
-        self._file, self._size, self.dirty = -1, 0, False
+        self._file, self._size, self._safe = -1, 0, 0
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """Measure all spools; while they are full, not all the time."""
         now = time.monotonic()
         if self.full and now - self._looked < _LOOK_SECONDS:
-            return
+            return False
         self._looked = now
         self.disk_bytes = spool_bytes(self.directory)
         with contextlib.suppress(OSError):  # of another owner: their own tap fails over it, not this one
             others = (one for one in spools(self.directory.parent) if one != self.directory)
             self.disk_bytes += sum(map(spool_bytes, others))
+        return True
 
 
 class SpoolReader:
@@ -237,36 +245,38 @@ class SpoolReader:
         """Segments that are kept, and when they were found published (`monotonic`)."""
         cursor = read_cursor(directory)
         self._segment, self._offset, self.sequence = cursor.segment, cursor.offset, cursor.sequence
-        self._barren = ("", 0)
-        """A segment and its size, behind which nothing more was found."""
+        self._committed = self._segment, self._offset
+        self._barren = 0
+        """Size of the segment when nothing more was found in it."""
         self.torn = 0
         """Places where bytes were skipped."""
 
-    def ready(self) -> bool:
-        """Whether `read` may find something; costs two looks at the directory."""
-        size = self._size_of(self._segment)
-        return (size > self._offset and self._barren != (self._segment, size)) or bool(self._later())
+    @property
+    def moved(self) -> bool:
+        """Whether there is something to commit: what was read, or segments with nothing in them."""
+        return (self._segment, self._offset) != self._committed
 
     def read(self, limit: int = 256, max_bytes: int = 8 << 20) -> list[Record]:
         """The next records, at most `limit`, and no more once `max_bytes` are reached; empty if there are none yet. A
         record that is damaged is skipped, up to the next that is whole.
         """
         found: list[Record] = []
-        size = 0
+        room = max_bytes
         while True:
             # Looked for first: a segment is finished as soon as there is a later one, not a moment sooner.
-            later, length = self._later(), self._size_of(self._segment)
-            for record in self._rest():
-                found.append(record)
-                size += len(record.payload)
-                if len(found) >= limit or size >= max_bytes:
-                    return found
+            there = segments(self.directory)
+            length, later = there.get(self._segment, 0), [name for name in there if name > self._segment]
+            if length > self._offset and (later or length != self._barren):
+                for record in self._rest():
+                    found.append(record)
+                    room -= len(record.payload)
+                    if len(found) >= limit or room <= 0:
+                        return found
             if not later:
-                self._barren = (self._segment, length)
+                self._barren = length
                 return found
-            if self._size_of(self._segment) > self._offset:
-                self.torn += 1
-            self._segment, self._offset = later[0], 0
+            self.torn += length > self._offset
+            self._go_to(later[0])
 
     def commit(self, sequence: int = 0) -> None:
         """All that was read is published: remember it, and the stream's highest number by then."""
@@ -277,21 +287,19 @@ class SpoolReader:
         """Go back to the first record that is published and still there; returns the bytes that come again. If the disk
         fails, nothing has changed.
         """
-        cursor = read_cursor(self.directory)
-        back = [name for name in segments(self.directory) if name <= cursor.segment]
-        if cursor.offset == 0 and cursor.segment in back:
-            back.remove(cursor.segment)
+        cursor, there = read_cursor(self.directory), segments(self.directory)
+        back = [name for name in there if name < cursor.segment or (name == cursor.segment and cursor.offset)]
         if back:
             self._remember(back[0], 0)
-            self._segment, self._offset, self._barren = back[0], 0, ("", 0)
-        return sum(map(self._size_of, back))
+            self._go_to(back[0])
+        return sum(there[name] for name in back)
 
     def sweep(self, keep_bytes: int, *, aged: bool = True) -> None:
         """Delete published segments: those kept long enough, if `aged`, and the oldest above `keep_bytes`, as what is
         kept takes room from what is not yet published.
         """
         now, cursor = self._monotonic(), read_cursor(self.directory)
-        sizes = {name: self._size_of(name) for name in segments(self.directory) if name < cursor.segment}
+        sizes = {name: size for name, size in segments(self.directory).items() if name < cursor.segment}
         self._published = {name: self._published.get(name, now) for name in sizes}
         total = sum(sizes.values())
         for name, size in sizes.items():
@@ -300,18 +308,21 @@ class SpoolReader:
                 total -= size
 
     def lag_bytes(self) -> int:
-        return max(0, self._size_of(self._segment) - self._offset) + sum(map(self._size_of, self._later()))
+        rest = {name: size for name, size in segments(self.directory).items() if name >= self._segment}
+        return max(0, sum(rest.values()) - (self._offset if self._segment in rest else 0))
+
+    def _go_to(self, segment: str) -> None:
+        self._segment, self._offset, self._barren = segment, 0, 0
 
     def _remember(self, segment: str, offset: int) -> None:
         cursor = msgspec.json.encode(Cursor(segment, offset, self.sequence))
         write_whole(self.directory / "cursor", cursor, sync=False)
+        self._committed = segment, offset
 
     def _rest(self) -> Iterator[Record]:
         """The whole records that follow in this segment."""
-        if not self._segment:
-            return
         try:
-            file = os.open(self.directory / self._segment, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(self.directory / self._segment, os.O_RDONLY)
         except FileNotFoundError:
             return
         mark = bytes.fromhex(self._segment[13:29])
@@ -332,12 +343,6 @@ class SpoolReader:
                 yield record
         finally:
             os.close(file)
-
-    def _later(self) -> list[str]:
-        return [name for name in segments(self.directory) if name > self._segment]
-
-    def _size_of(self, segment: str) -> int:
-        return _size(self.directory / segment) if segment else 0
 
 
 def _record(file: int, offset: int, mark: bytes) -> Record | None:
@@ -364,10 +369,3 @@ def _next(file: int, offset: int, mark: bytes) -> int:
             break
         offset += len(data) - _MARK + 1
     return -1
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0

@@ -84,6 +84,11 @@ async def test_records_become_messages_under_their_own_ids_also_those_that_come_
         await rig.published(1)
         spool(tmp_path / "1", encode(feedback), first=1)
         exchange, said = await rig.published(2)
+        cursor = tmp_path / "1" / "cursor"
+        await until(cursor.exists, "it is remembered")
+        written = cursor.stat().st_mtime_ns
+        await anyio.sleep(0.02)
+        assert cursor.stat().st_mtime_ns == written, "while nothing comes, nothing is written"
     assert (exchange.subject, exchange.id) == ("traffic.exchange", f"traffic.exchange:{key(0)}")
     assert decode(exchange.data).response_id == "r"
     assert (said.subject, decode(said.data)) == ("traffic.feedback", feedback)
@@ -167,21 +172,23 @@ async def test_a_tap_whose_directory_fails_holds_up_nobody_and_loses_nothing(
 ) -> None:
     spool(tmp_path / "0", call(0))
     spool(tmp_path / "1", call(1), first=1)
-    look = SpoolReader.ready
-    monkeypatch.setattr(SpoolReader, "ready", lambda reader: look(reader) if reader.directory.name == "1" else fail())
+    read = SpoolReader.read
+
+    def fails(reader: SpoolReader, *limits: int) -> list[Record]:
+        if reader.directory.name == "0":
+            raise PermissionError(13, "Permission denied")
+        return read(reader, *limits)
+
+    monkeypatch.setattr(SpoolReader, "read", fails)
     rig = Rig(tmp_path)
     with capture_logs() as logs:
         async with rig.running():
             assert [item.id[-1] for item in await rig.published(1)] == ["1"]
             await until(lambda: rig.figure("evolved_shipper_failures_total") > 1, "it is tried again", every=0.002)
-            monkeypatch.setattr(SpoolReader, "ready", look)
+            monkeypatch.setattr(SpoolReader, "read", read)
             assert [item.id[-1] for item in await rig.published(2)] == ["1", "0"]
     named = [(one["event"], one["spool"]) for one in logs if one["event"].startswith("spool_")]
     assert named == [("spool_unusable", str(tmp_path / "0")), ("spool_usable", str(tmp_path / "0"))]
-
-
-def fail() -> bool:
-    raise PermissionError(13, "Permission denied")
 
 
 async def test_a_loss_while_the_shipper_was_down_is_found_at_its_first_record(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.messages import Exchange, encode
@@ -14,7 +15,7 @@ from daemon.tap.errors import InvalidTapSettings
 from daemon.tap.paths import COMPLETIONS, MESSAGES, RESPONSES, is_call
 from daemon.tap.reply import ReplyParser
 from daemon.tap.request import Request
-from daemon.tap.settings import TapSettings, UpstreamSettings, upstreams_of
+from daemon.tap.settings import UpstreamSettings
 from daemon.tap.token_fields import TOKEN_FIELDS, asked
 from tests.unit.daemon.tap.made import request
 
@@ -143,7 +144,7 @@ def test_record_ids_are_sixteen_bytes_and_never_twice() -> None:
 def test_an_upstream_is_a_plain_address(url: str, address: tuple[str, int, bool] | None) -> None:
     if address is None:
         with pytest.raises(InvalidTapSettings, match=r"engines"):
-            upstreams_of(TapSettings(upstreams=(UpstreamSettings(url=url),)))
+            _ = UpstreamSettings(url=url).address
     else:
-        ((only, found),) = upstreams_of(TapSettings(upstreams=(UpstreamSettings(url=url),)))
-        assert (only.name, found.host, found.port, found.tls) == ("serving", *address)
+        only = UpstreamSettings(url=url)
+        assert (only.name, *msgspec.structs.astuple(only.address)) == ("serving", *address)
