@@ -14,8 +14,16 @@ from actors.messages.base import (
     pack_array,
     steps_array,
 )
-from actors.messages.codec import AnyMessage, decode, decode_batch, encode, encode_batch
-from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSchema
+from actors.messages.codec import (
+    AnyMessage,
+    MalformedMessage,
+    MessageError,
+    UnsupportedSchema,
+    decode,
+    decode_batch,
+    encode,
+    encode_batch,
+)
 from actors.messages.experience import Experience, ExperienceKind, ExperienceState, Task
 from actors.messages.lineage import Lineage
 from actors.messages.manifest import MANIFEST, SIGNATURE, Manifest, bad_file

@@ -26,8 +26,8 @@ from starlette.routing import Route
 
 from actors.messages import Exchange, encode
 from actors.system.lifecycle import Lifecycle
+from adapters.intake.asked import text
 from adapters.intake.otlp.calls import exchange_from, is_call, opted_out
-from adapters.intake.otlp.said import text
 from adapters.intake.otlp.wire import (
     PROTOBUF,
     Refused,

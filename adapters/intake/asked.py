@@ -1,14 +1,15 @@
-"""How a response was sampled, as far as its request says: what its log-probs are of."""
+"""What the bodies of a call say beside the conversation: names, and how the response was sampled."""
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from actors.messages import Sampling
-from actors.messages.sampling import NUMBERS, strict_tools
+import msgspec
 
-Get = Callable[[str], Any]
-"""The value of a request's field, None if there is none."""
+from actors.dialects.form import Fields, value
+from actors.messages import Hints, Sampling
+from actors.messages.sampling import NUMBERS, strict_tools
 
 _GRAMMARS = ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs")
 _NEUTRAL: dict[str, tuple[object, ...]] = {
@@ -19,7 +20,33 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
 """Fields under which nobody can say what was sampled from, but for these values."""
 
 
-def read_sampling(get: Get) -> Sampling:
+def told(request: Fields, response: Fields, hints: Hints) -> dict[str, Any]:
+    """The fields of an `Exchange` that its bodies tell; `hints`, of headers or of a span, go before them."""
+    get = partial(value, request)
+    metadata, conversation = get("metadata"), get("conversation")
+    named: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+    return {
+        "model": text(get("model")) or text(value(response, "model")),
+        "response_id": text(value(response, "id")),
+        "sampling": _sampling(get),
+        "hints": msgspec.structs.replace(
+            hints,
+            trajectory_id=hints.trajectory_id or text(named.get("trajectory_id")),
+            custom_id=hints.custom_id or text(named.get("evolved_id")),
+            previous_response_id=hints.previous_response_id or text(get("previous_response_id")),
+            conversation=text(conversation),
+        ),
+    }
+
+
+def text(found: Any) -> str:
+    """`found` if it is text, else nothing."""
+    return found if isinstance(found, str) else ""
+
+
+def _sampling(get: Callable[[str], Any]) -> Sampling:
     """The sampling of a request in any dialect; what it does not say changes nothing, and is named."""
     said = {name: number for name in ("temperature", *NUMBERS) if (number := _number(get(name))) is not None}
     unsaid = tuple(name for name in ("temperature", *NUMBERS) if name not in said)
@@ -28,7 +55,7 @@ def read_sampling(get: Get) -> Sampling:
     return Sampling(**said, top_k=top_k, unsaid=unsaid, bent_by=_bent(get))
 
 
-def _bent(get: Get) -> str:
+def _bent(get: Callable[[str], Any]) -> str:
     # What cannot be accounted for first: a grammar can be.
     other = next((name for name, neutral in _NEUTRAL.items() if get(name) not in (None, *neutral)), "")
     if other:
@@ -36,8 +63,8 @@ def _bent(get: Get) -> str:
     choice = get("tool_choice")
     if _forces(choice):
         return "forced tool choice"
-    text = get("text")
-    shapes = (get("response_format"), text.get("format") if isinstance(text, dict) else None, get("output_format"))
+    form = get("text")
+    shapes = (get("response_format"), form.get("format") if isinstance(form, dict) else None, get("output_format"))
     if any(isinstance(shape, dict) and shape.get("type") not in (None, "text") for shape in shapes):
         return "structured output"
     if any(get(name) for name in _GRAMMARS):
@@ -53,12 +80,12 @@ def _forces(choice: Any) -> bool:
     return choice in ("required", "any")
 
 
-def _number(value: Any) -> float | None:
+def _number(found: Any) -> float | None:
     # vLLM takes a number in quotes, too.
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(found, bool) or not isinstance(found, int | float | str):
         return None
     try:
-        number = float(value)
+        number = float(found)
     except (OverflowError, ValueError):  # an integer of hundreds of digits, a word
         return None
     return number if math.isfinite(number) else None
