@@ -47,11 +47,9 @@ def _merged(events: list[bytes], dialect: Dialect | None) -> tuple[Any, str]:
 
 def _events(body: bytes) -> list[bytes]:
     """The data of each event that has some, but for the end mark."""
-    found: list[bytes] = []
-    for block in body.replace(b"\r\n", b"\n").split(b"\n\n"):
-        # As most engines write them: one line of data and nothing else. Most of the time goes into the others.
-        one = block.startswith(b"data:") and b"\n" not in block
-        data = (block[5:] if one else b"\n".join(_DATA.findall(block))).strip()
-        if data and data != b"[DONE]":
-            found.append(data)
-    return found
+    body = body.replace(b"\r\n", b"\n").rstrip()
+    events = body.removeprefix(b"data:").split(b"\n\ndata:")
+    if not body.startswith(b"data:") or body.count(b"\n") != 2 * len(events) - 2:
+        # Not as vLLM writes them: one line of data an event, and nothing else.
+        events = [b"\n".join(_DATA.findall(block)) for block in body.split(b"\n\n")]
+    return [data for data in map(bytes.strip, events) if data and data != b"[DONE]"]
