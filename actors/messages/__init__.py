@@ -38,7 +38,7 @@ from actors.messages.policy import (
     ServingResult,
     Verdict,
 )
-from actors.messages.row_builder import RowBuilder, Sampled
+from actors.messages.rows import Sampled, continues, extended, of_version
 from actors.messages.sampling import GRAMMARS, Processing, Sampling
 from actors.messages.traffic import (
     Exchange,
