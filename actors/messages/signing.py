@@ -58,9 +58,10 @@ class SigningKey:
             "have one made, or write one with: openssl genpkey -algorithm ed25519"
         )
         try:
-            with alone_with(path):
-                if made := not path.exists():
-                    write_whole(path, _new_key(), mode=0o600)
+            if made := not path.exists():
+                with alone_with(path):
+                    if made := not path.exists():
+                        write_whole(path, _new_key(), mode=0o600)
             private = serialization.load_pem_private_key(path.read_bytes(), password=None)
         except OSError as error:
             raise BadKey(f"{path}: {error.strerror}; it must be readable by its owner, who signs with it") from error
@@ -155,8 +156,7 @@ def parse(text: str, where: str) -> Iterator[Ed25519PublicKey]:
 
 def fingerprint(key: Ed25519PublicKey) -> str:
     """First 16 hex digits of the sha256 of the raw public key: what people compare."""
-    raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return sha256(raw).hexdigest()[:16]
+    return sha256(key.public_bytes_raw()).hexdigest()[:16]
 
 
 def sign(record: Signed, key: SigningKey) -> Signed:

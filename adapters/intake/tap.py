@@ -98,12 +98,10 @@ def _left_at_the_end(copy: Exchange) -> bool:
 
 def _plain(request: bytes) -> bytes:
     """A request without the compression that its first bytes tell of."""
-    if request.startswith(_COMPRESSED):
-        try:
-            return _inflated(request, "gzip")
-        except (zlib.error, ValueError):
-            return request
-    return request
+    try:
+        return _inflated(request, "gzip") if request.startswith(_COMPRESSED) else request
+    except (zlib.error, ValueError):
+        return request
 
 
 def _inflated(data: bytes, encoding: str) -> bytes:
