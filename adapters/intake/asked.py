@@ -20,25 +20,30 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
 """Fields under which nobody can say what was sampled from, but for these values."""
 
 
-def told(request: Fields, response: Fields, hints: Hints) -> dict[str, Any]:
-    """The fields of an `Exchange` that its bodies tell; `hints`, of headers or of a span, go before them."""
+def told(request: Fields, response: Fields) -> dict[str, Any]:
+    """The fields of an `Exchange` that its bodies tell."""
     get = partial(value, request)
-    metadata, conversation = get("metadata"), get("conversation")
-    named: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
-    if isinstance(conversation, dict):
-        conversation = conversation.get("id")
     return {
         "model": text(get("model")) or text(value(response, "model")),
         "response_id": text(value(response, "id")),
         "sampling": _sampling(get),
-        "hints": msgspec.structs.replace(
-            hints,
-            trajectory_id=hints.trajectory_id or text(named.get("trajectory_id")),
-            custom_id=hints.custom_id or text(named.get("evolved_id")),
-            previous_response_id=hints.previous_response_id or text(get("previous_response_id")),
-            conversation=text(conversation),
-        ),
     }
+
+
+def hinted(hints: Hints, request: Fields) -> Hints:
+    """The hints of headers, and those of the body where there are none. The body is redacted: hints are kept as they
+    are."""
+    metadata, conversation = value(request, "metadata"), value(request, "conversation")
+    named: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+    return msgspec.structs.replace(
+        hints,
+        trajectory_id=hints.trajectory_id or text(named.get("trajectory_id")),
+        custom_id=hints.custom_id or text(named.get("evolved_id")),
+        previous_response_id=hints.previous_response_id or text(value(request, "previous_response_id")),
+        conversation=text(conversation),
+    )
 
 
 def text(found: Any) -> str:

@@ -18,7 +18,7 @@ from actors.dialects.form import FIELDS, NULL, TOKEN_ERRORS, Fields, objects
 from actors.messages import Exchange
 from actors.messages.dialects import dialect_at
 from actors.messages.traffic import Part
-from adapters.intake.asked import told
+from adapters.intake.asked import hinted, told
 from adapters.intake.streams import merge
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def read_call(copy: Exchange, redactor: "Redactor | None" = None, *, encoding: s
         error=error,
         redacted=redacted,
         finds=finds,
-        **told(asked, fields or {}, copy.hints),
+        hints=hinted(copy.hints, asked),
+        **told(asked, fields or {}),
         **msgspec.structs.asdict(tokens),
     )
     return redactor.message(exchange) if redactor is not None and redactor.strict else exchange

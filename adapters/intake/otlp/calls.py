@@ -42,11 +42,7 @@ def exchange_from(span: Span, *, tenant: str, caller: str = "", trace_is_run: bo
     trace, name = (part.hex() for part in span.key)
     named = (text(attributes.get(name)) for name in _RUNS)
     request = parsed(said.request, FIELDS.decode) or {}
-    hints = Hints(
-        trajectory_id=next(filter(None, named), trace if trace_is_run else ""),
-        custom_id=text(attributes.get("evolved.id")),
-    )
-    fields = told(request, parsed(said.response, FIELDS.decode) or {}, hints)
+    fields = told(request, parsed(said.response, FIELDS.decode) or {})
     fields["model"] = fields["model"] or model_of(attributes)
     return Exchange(
         id=derived_id("otlp", tenant, trace, name),
@@ -60,6 +56,11 @@ def exchange_from(span: Span, *, tenant: str, caller: str = "", trace_is_run: bo
         request=said.request,
         response=said.response,
         why_no_tokens=NO_TOKENS,
+        hints=Hints(
+            trajectory_id=next(filter(None, named), trace if trace_is_run else ""),
+            previous_response_id=text(value(request, "previous_response_id")),
+            custom_id=text(attributes.get("evolved.id")),
+        ),
         error=text(attributes.get("error.type")) if span.failed else "",
         source="otlp",
         caller=caller,
