@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from actors.dialects.conversation import string
 from actors.dialects.form import Fields, value
 from actors.messages import Hints, Sampling
 from actors.messages.sampling import NUMBERS, strict_tools
@@ -24,8 +25,8 @@ def told(request: Fields, response: Fields) -> dict[str, Any]:
     """The fields of an `Exchange` that its bodies tell."""
     get = partial(value, request)
     return {
-        "model": text(get("model")) or text(value(response, "model")),
-        "response_id": text(value(response, "id")),
+        "model": string(get("model")) or string(value(response, "model")),
+        "response_id": string(value(response, "id")),
         "sampling": _sampling(get),
     }
 
@@ -39,16 +40,11 @@ def hinted(hints: Hints, request: Fields) -> Hints:
         conversation = conversation.get("id")
     return msgspec.structs.replace(
         hints,
-        trajectory_id=hints.trajectory_id or text(named.get("trajectory_id")),
-        custom_id=hints.custom_id or text(named.get("evolved_id")),
-        previous_response_id=hints.previous_response_id or text(value(request, "previous_response_id")),
-        conversation=text(conversation),
+        trajectory_id=hints.trajectory_id or string(named.get("trajectory_id")),
+        custom_id=hints.custom_id or string(named.get("evolved_id")),
+        previous_response_id=hints.previous_response_id or string(value(request, "previous_response_id")),
+        conversation=string(conversation),
     )
-
-
-def text(found: Any) -> str:
-    """`found` if it is text, else nothing."""
-    return found if isinstance(found, str) else ""
 
 
 def _sampling(get: Callable[[str], Any]) -> Sampling:

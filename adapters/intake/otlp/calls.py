@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.dialects import parsed
+from actors.dialects.conversation import string
 from actors.dialects.form import FIELDS, value
 from actors.messages import Exchange, Hints, derived_id
-from adapters.intake.asked import text, told
+from adapters.intake.asked import told
 from adapters.intake.otlp import genai, openinference
 from adapters.intake.otlp.said import model_of
 from adapters.intake.otlp.wire import Span
@@ -40,7 +41,7 @@ def exchange_from(span: Span, *, tenant: str, caller: str = "", trace_is_run: bo
     if said is None or opted_out(span):
         return None
     trace, name = (part.hex() for part in span.key)
-    named = (text(attributes.get(name)) for name in _RUNS)
+    named = (string(attributes.get(name)) for name in _RUNS)
     request = parsed(said.request, FIELDS.decode) or {}
     fields = told(request, parsed(said.response, FIELDS.decode) or {})
     fields["model"] = fields["model"] or model_of(attributes)
@@ -58,10 +59,10 @@ def exchange_from(span: Span, *, tenant: str, caller: str = "", trace_is_run: bo
         why_no_tokens=NO_TOKENS,
         hints=Hints(
             trajectory_id=next(filter(None, named), trace if trace_is_run else ""),
-            previous_response_id=text(value(request, "previous_response_id")),
-            custom_id=text(attributes.get("evolved.id")),
+            previous_response_id=string(value(request, "previous_response_id")),
+            custom_id=string(attributes.get("evolved.id")),
         ),
-        error=text(attributes.get("error.type")) if span.failed else "",
+        error=string(attributes.get("error.type")) if span.failed else "",
         source="otlp",
         caller=caller,
         **fields,

@@ -6,9 +6,8 @@ gen_ai.input.messages, gen_ai.output.messages: JSON text of [{role, parts: [{typ
 from collections.abc import Mapping
 from typing import Any
 
-from actors.dialects.conversation import dicts
-from adapters.intake.asked import text
-from adapters.intake.otlp.said import Message, Said, as_text, chat, decoded, message
+from actors.dialects.conversation import as_text, dicts, string
+from adapters.intake.otlp.said import Message, Said, chat, decoded, message
 
 _CALLS = ("chat", "text_completion", "generate_content", "")
 _INPUT, _OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
@@ -20,7 +19,7 @@ def is_call(attributes: Mapping[str, Any]) -> bool:
     """Whether a span with `attributes` is a call of a model: agents, tools and embeddings have spans as well."""
     if not any(name in attributes for name in ("gen_ai.provider.name", "gen_ai.system", _INPUT)):
         return False
-    return text(attributes.get("gen_ai.operation.name")) in _CALLS
+    return string(attributes.get("gen_ai.operation.name")) in _CALLS
 
 
 def read_attributes(attributes: Mapping[str, Any]) -> Said | None:
@@ -31,7 +30,7 @@ def read_attributes(attributes: Mapping[str, Any]) -> Said | None:
         messages += _messages(told)
     answers: list[tuple[Message, str]] = []
     for told in dicts(decoded(attributes.get(_OUTPUT))):
-        reason = text(told.get("finish_reason"))
+        reason = string(told.get("finish_reason"))
         answers.append((_messages({"role": "assistant", **told})[0], _ENDS.get(reason, reason)))
     return chat(messages, answers, attributes, decoded(attributes.get("gen_ai.tool.definitions")))
 
@@ -51,9 +50,9 @@ def _messages(told: Mapping[str, Any]) -> list[Message]:
     for part in dicts(parts):
         match part.get("type"):
             case "text" | None:
-                said.append({"type": "text", "text": text(part.get("content"))})
+                said.append({"type": "text", "text": string(part.get("content"))})
             case "reasoning":
-                thoughts.append(text(part.get("content")))
+                thoughts.append(string(part.get("content")))
             case "tool_call":
                 calls.append(part)
             case "tool_call_response":

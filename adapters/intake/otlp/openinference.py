@@ -11,9 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from actors.dialects.conversation import dicts, parsed
-from adapters.intake.asked import text
-from adapters.intake.otlp.said import CHAT, Message, Said, as_text, chat, decoded, message
+from actors.dialects.conversation import as_text, dicts, parsed, string
+from adapters.intake.otlp.said import CHAT, Message, Said, chat, decoded, message
 
 _NUMBER = re.compile(r"[0-9]{1,6}")
 _RESPONSES, _MESSAGES = "/v1/responses", "/v1/messages"
@@ -51,7 +50,7 @@ def _endpoint(asked: Mapping[str, Any], answered: Mapping[str, Any]) -> str:
 
 def _flattened(attributes: Mapping[str, Any]) -> Said | None:
     tree = _tree(attributes)
-    reason = text(attributes.get("llm.finish_reason"))
+    reason = string(attributes.get("llm.finish_reason"))
     asked = decoded(attributes.get("llm.invocation_parameters"))
     return chat(
         [_message(one) for one in _listed(tree, "input_messages", "message")],
@@ -64,7 +63,7 @@ def _flattened(attributes: Mapping[str, Any]) -> Said | None:
 
 def _message(flat: Tree) -> Message:
     parts = _listed(flat, "contents", "message_content")
-    texts = [{"type": "text", "text": text(part.get("text"))} for part in parts if "text" in part]
+    texts = [{"type": "text", "text": string(part.get("text"))} for part in parts if "text" in part]
     content = texts if parts and flat.get("content") is None else flat.get("content")
     return message(flat.get("role"), content, _listed(flat, "tool_calls", "tool_call"), flat.get("tool_call_id"))
 

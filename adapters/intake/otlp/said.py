@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 
-from actors.dialects.conversation import dicts, parsed
-from adapters.intake.asked import text
+from actors.dialects.conversation import as_text, dicts, parsed, string
 
 CHAT = "/v1/chat/completions"
 
@@ -53,9 +52,9 @@ def chat(
     request |= {name: attributes[key] for key, name in _ASKED.items() if attributes.get(key) is not None}
     request |= asked or {}
     response: dict[str, Any] = {
-        "id": text(attributes.get("gen_ai.response.id")),
+        "id": string(attributes.get("gen_ai.response.id")),
         "object": "chat.completion",
-        "model": text(attributes.get("gen_ai.response.model")) or model_of(attributes),
+        "model": string(attributes.get("gen_ai.response.model")) or model_of(attributes),
         "choices": [
             {"index": index, "message": answer, "finish_reason": reason}
             for index, (answer, reason) in enumerate(answers)
@@ -76,18 +75,20 @@ def message(role: Any, content: Any, calls: Any = (), call_id: Any = "") -> Mess
         call_id: of the call that the message answers.
     """
     content = content if content is None or isinstance(content, list) else as_text(content)
-    made: Message = {"role": text(role) or "user", "content": content}
+    made: Message = {"role": string(role) or "user", "content": content}
     for call in dicts(calls):
         called = call["function"] if isinstance(call.get("function"), dict) else call
-        function = {"name": text(called.get("name")), "arguments": as_text(called.get("arguments"))}
-        made.setdefault("tool_calls", []).append({"id": text(call.get("id")), "type": "function", "function": function})
-    return made | ({"tool_call_id": call_id} if text(call_id) else {})
+        function = {"name": string(called.get("name")), "arguments": as_text(called.get("arguments"))}
+        made.setdefault("tool_calls", []).append(
+            {"id": string(call.get("id")), "type": "function", "function": function}
+        )
+    return made | ({"tool_call_id": call_id} if string(call_id) else {})
 
 
 def model_of(attributes: Mapping[str, Any]) -> str:
     """The model that was asked for, else the one that answered."""
     names = ("gen_ai.request.model", "gen_ai.response.model", "llm.model_name")
-    return next((name for key in names if (name := text(attributes.get(key)))), "")
+    return next((name for key in names if (name := string(attributes.get(key)))), "")
 
 
 def decoded(found: Any) -> Any:
@@ -95,23 +96,16 @@ def decoded(found: Any) -> Any:
     return parsed(found) if isinstance(found, str | bytes) else found
 
 
-def as_text(found: Any) -> str:
-    """Text as it is, everything else as JSON, nothing as an empty text."""
-    if isinstance(found, str):
-        return found
-    return "" if found is None else msgspec.json.encode(found).decode()
-
-
 def _definitions(tools: Any) -> Iterator[dict[str, Any]]:
     for tool in dicts(tools):
         if isinstance(tool.get("function"), dict):
             yield tool
-        elif text(tool.get("name")):
+        elif string(tool.get("name")):
             schema = tool.get("parameters") or tool.get("input_schema") or {}
-            function = {"name": tool["name"], "description": text(tool.get("description")), "parameters": schema}
+            function = {"name": tool["name"], "description": string(tool.get("description")), "parameters": schema}
             yield {"type": "function", "function": function}
 
 
 def _has_text(said: Message) -> bool:
     content = said["content"]
-    return bool(content) if isinstance(content, str) else any(text(part.get("text")) for part in dicts(content))
+    return bool(content) if isinstance(content, str) else any(string(part.get("text")) for part in dicts(content))
