@@ -102,11 +102,21 @@ def dicts(found: Any) -> list[dict[str, Any]]:
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
+def string(found: Any) -> str:
+    """`found` if it is text, else nothing."""
+    return found if isinstance(found, str) else ""
+
+
+def as_text(found: Any) -> str:
+    """Text as it is, everything else as JSON, nothing as an empty text."""
+    if isinstance(found, str):
+        return found
+    return "" if found is None else msgspec.json.encode(found).decode()
+
+
 def tool_call(name: Any, arguments: Any, call_id: Any) -> ToolCall:
     """A call from what a dialect holds of it; arguments that are no text become JSON."""
-    if not isinstance(arguments, str):
-        arguments = "" if arguments is None else msgspec.json.encode(arguments).decode()
-    return ToolCall(str(name or ""), arguments, call_id if isinstance(call_id, str) else "")
+    return ToolCall(str(name or ""), as_text(arguments), string(call_id))
 
 
 def _arguments(text: str) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from actors.dialects.conversation import Conversation, Item, Role, dicts, merged, parsed, tool_call
+from actors.dialects.conversation import Conversation, Item, Role, dicts, merged, parsed, string, tool_call
 from actors.messages import Exchange
 from actors.messages.dialects import dialect_at
 from actors.ports.tool_answers.reader import flagged
@@ -69,8 +69,7 @@ def _answers(response: Mapping[str, Any]) -> Iterator[Item]:
 
 def _items(entry: dict[str, Any]) -> Iterator[Item]:
     """A message, or an item of the responses API. What clients keep or leave out as they like (reasoning) is none."""
-    kind, said, content = entry.get("type"), entry.get("role"), entry.get("content")
-    kind = kind if isinstance(kind, str) else ""
+    kind, said, content = string(entry.get("type")), entry.get("role"), entry.get("content")
     if said is not None:
         role = _ROLES.get(said, "user") if isinstance(said, str) else "user"
         if role == "assistant":
@@ -79,16 +78,16 @@ def _items(entry: dict[str, Any]) -> Iterator[Item]:
         results = [block for block in dicts(content) if block.get("type") == "tool_result"]
         for block in results:
             text = flagged(_text(block.get("content")), block.get("is_error") is True)
-            yield Item("tool", text, (), _string(block.get("tool_use_id")))
+            yield Item("tool", text, (), string(block.get("tool_use_id")))
         if (text := _text(content)) or not results:
-            yield Item(role, text, (), _string(entry.get("tool_call_id")) if role == "tool" else "")
+            yield Item(role, text, (), string(entry.get("tool_call_id")) if role == "tool" else "")
     elif kind == "item_reference":
         # The server keeps the answer: the client sends its id alone.
         yield Item("assistant", "", (), "", _refs(entry))
     elif kind.endswith("_output"):
         output = entry.get("output")
         text = msgspec.json.encode(output).decode() if isinstance(output, dict) else _text(output)
-        yield Item("tool", text, (), _string(entry.get("call_id")))
+        yield Item("tool", text, (), string(entry.get("call_id")))
     elif kind.endswith("_call"):
         arguments = entry.get("arguments", entry.get("input", entry.get("action")))
         call = tool_call(entry.get("name") or kind.removesuffix("_call"), arguments, entry.get("call_id"))
@@ -122,9 +121,5 @@ def _text(content: Any) -> str:
 
 
 def _refs(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    found = entry.get("id")
-    return (found,) if isinstance(found, str) and found else ()
-
-
-def _string(found: Any) -> str:
-    return found if isinstance(found, str) else ""
+    found = string(entry.get("id"))
+    return (found,) if found else ()

@@ -14,8 +14,16 @@ from actors.messages.base import (
     pack_array,
     steps_array,
 )
-from actors.messages.codec import AnyMessage, decode, decode_batch, encode, encode_batch
-from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSchema
+from actors.messages.codec import (
+    AnyMessage,
+    MalformedMessage,
+    MessageError,
+    UnsupportedSchema,
+    decode,
+    decode_batch,
+    encode,
+    encode_batch,
+)
 from actors.messages.experience import Experience, ExperienceKind, ExperienceState, Task
 from actors.messages.lineage import Lineage
 from actors.messages.manifest import MANIFEST, SIGNATURE, Manifest, bad_file
@@ -30,7 +38,7 @@ from actors.messages.policy import (
     ServingResult,
     Verdict,
 )
-from actors.messages.row_builder import RowBuilder, Sampled
+from actors.messages.rows import Sampled, continues, extended, of_version
 from actors.messages.sampling import GRAMMARS, Processing, Sampling
 from actors.messages.traffic import (
     Exchange,

@@ -1,11 +1,15 @@
-"""Messages to bytes and back: msgpack, one tagged union, errors that name the field."""
+"""Messages to bytes and back: msgpack, one tagged union, errors that name the field.
+
+MessageError
+├── MalformedMessage     bytes that are no message of ours, or one with a field out of its type
+└── UnsupportedSchema    a message of a newer schema than this process understands
+"""
 
 from collections.abc import Iterable
 
 import msgspec
 
 from actors.messages.base import SCHEMA, Message
-from actors.messages.errors import MalformedMessage, MessageError, UnsupportedSchema
 from actors.messages.experience import Experience, Task
 from actors.messages.policy import BatchItem, BatchOrder, Candidate, Directive, Serving, Verdict
 from actors.messages.traffic import Exchange, Feedback
@@ -22,10 +26,22 @@ _decoder: msgspec.msgpack.Decoder[AnyMessage] = msgspec.msgpack.Decoder(AnyMessa
 _items = msgspec.msgpack.Decoder(tuple[BatchItem, ...])
 
 
-class _Envelope(msgspec.Struct):
-    """What tells a message that is malformed from one of a newer schema."""
+class MessageError(Exception):
+    """Root of this module's errors."""
 
-    type: str = "?"
+
+class MalformedMessage(MessageError):
+    """The bytes cannot be decoded; the text names the message type and the field at fault."""
+
+
+class UnsupportedSchema(MessageError):
+    """The message was written by a newer version of evolved."""
+
+
+class _Envelope(msgspec.Struct):
+    """What tells messages apart; the rest is skipped unread."""
+
+    type: str = "unknown"
     schema: int = 0
 
 
@@ -51,27 +67,26 @@ def decode(data: bytes) -> AnyMessage:
             return message
     except _UNREADABLE as error:
         fault = error
-    raise _explained(data, fault) from fault
-
-
-def _explained(data: bytes, fault: Exception | None) -> MessageError:
-    """A newer schema explains a failure better than the field that is at fault."""
-    try:
-        found = _envelope.decode(data)
-    except _UNREADABLE:
-        return MalformedMessage(f"no message: {fault}")
-    if found.schema <= SCHEMA:
-        return MalformedMessage(f"{found.type} message: {fault}")
-    told = f"{found.type} message has schema {found.schema}, this process reads up to {SCHEMA}"
-    return UnsupportedSchema(f"{told}: upgrade it before its peers")
+    # A newer schema explains a failure better than the field that is at fault.
+    kind, schema = _told(data)
+    if schema <= SCHEMA:
+        raise MalformedMessage(f"{kind} message: {fault}") from fault
+    raise UnsupportedSchema(
+        f"{kind} message has schema {schema}, this process reads up to {SCHEMA}: upgrade it before its peers"
+    ) from fault
 
 
 def kind_of(data: bytes) -> str:
-    """The tag of the message in `data`, "?" if it has none; the rest is skipped unread."""
+    """The tag of the message in `data`, "unknown" if it has none."""
+    return _told(data)[0]
+
+
+def _told(data: bytes) -> tuple[str, int]:
     try:
-        return _envelope.decode(data).type
+        found = _envelope.decode(data)
     except _UNREADABLE:
-        return "?"
+        found = _Envelope()
+    return found.type, found.schema
 
 
 def encode_batch(items: Iterable[BatchItem]) -> bytes:

@@ -12,18 +12,18 @@ A file of public keys may hold several, one after the other: old and new are bot
 """
 
 import contextlib
-import math
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar
 
 import msgspec
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from actors.messages.codec import encode
 from actors.messages.files import alone_with, write_whole
 from actors.messages.policy import Directive, Verdict
 
@@ -31,8 +31,7 @@ Kind = Literal["manifest", "verdict", "directive"]
 Signed = TypeVar("Signed", Verdict, Directive)
 _BEGIN, _END = "-----BEGIN PUBLIC KEY-----", "-----END PUBLIC KEY-----"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_EXACT = 2**53
-"""Whole numbers below it are the same as float and as int."""
+_sorted = msgspec.msgpack.Encoder(order="sorted")
 
 
 class BadKey(Exception):
@@ -59,7 +58,10 @@ class SigningKey:
             "have one made, or write one with: openssl genpkey -algorithm ed25519"
         )
         try:
-            made = not path.exists() and _make(path)
+            if made := not path.exists():
+                with alone_with(path):
+                    if made := not path.exists():
+                        write_whole(path, _new_key(), mode=0o600)
             private = serialization.load_pem_private_key(path.read_bytes(), password=None)
         except OSError as error:
             raise BadKey(f"{path}: {error.strerror}; it must be readable by its owner, who signs with it") from error
@@ -154,8 +156,7 @@ def parse(text: str, where: str) -> Iterator[Ed25519PublicKey]:
 
 def fingerprint(key: Ed25519PublicKey) -> str:
     """First 16 hex digits of the sha256 of the raw public key: what people compare."""
-    raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    return sha256(raw).hexdigest()[:16]
+    return sha256(key.public_bytes_raw()).hexdigest()[:16]
 
 
 def sign(record: Signed, key: SigningKey) -> Signed:
@@ -170,40 +171,16 @@ def record_problem(record: Verdict | Directive, keys: PublicKeys) -> str:
 
 
 def canonical(record: Verdict | Directive) -> bytes:
-    """`record` without its signature, as JSON of one form: keys sorted, no blanks, whole numbers without a point (as
-    RFC 8785 has it). Fields at their default are left out, so that one that a later evolved adds breaks no old
-    signature; numbers that are not finite are strings."""
-    return msgspec.json.encode(_plain(msgspec.structs.replace(record, signature="")), order="sorted")
+    """`record` without its signature in one form, whoever made it: as it comes off the wire, where a whole number in a
+    field of floats is a float, in sorted msgpack. Fields at their default are left out, so that one that a later
+    evolved adds breaks no old signature."""
+    read = msgspec.msgpack.decode(encode(msgspec.structs.replace(record, signature="")), type=type(record))
+    fields = ((field.name, getattr(read, field.name), field.default) for field in msgspec.structs.fields(read))
+    return _sorted.encode({name: found for name, found, default in fields if found not in (default, {})})
 
 
 def _kind(record: Verdict | Directive) -> Kind:
     return "verdict" if isinstance(record, Verdict) else "directive"
-
-
-def _plain(value: Any) -> Any:
-    match value:
-        case msgspec.Struct():
-            fields = {
-                field.encode_name: _plain(getattr(value, field.name))
-                for field in msgspec.structs.fields(type(value))
-                if field.required or getattr(value, field.name) != _default(field)
-            }
-            tag = value.__struct_config__
-            return fields | ({tag.tag_field: tag.tag} if tag.tag_field else {})
-        case dict():
-            return {str(key): _plain(item) for key, item in cast(dict[Any, Any], value).items()}
-        case list() | tuple():
-            return [_plain(item) for item in cast(Sequence[Any], value)]
-        case float() if not math.isfinite(value):
-            return str(value)
-        case float() if value.is_integer() and abs(value) < _EXACT:
-            return int(value)
-        case _:
-            return value
-
-
-def _default(field: Any) -> Any:
-    return field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
 
 
 def _statement(kind: Kind, content: bytes) -> bytes:
@@ -214,13 +191,7 @@ def _pem(key: Ed25519PublicKey) -> str:
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
 
 
-def _make(path: Path) -> bool:
-    """Whether the key that is now at `path` is one that we made: of two processes one makes it."""
-    with alone_with(path):
-        if path.exists():
-            return False
-        pem = Ed25519PrivateKey.generate().private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        write_whole(path, pem, mode=0o600)
-        return True
+def _new_key() -> bytes:
+    return Ed25519PrivateKey.generate().private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

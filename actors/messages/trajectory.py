@@ -56,13 +56,13 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
     All arrays have length `n`; off the sampled tokens `step` is -1, `logprobs` 0 and `versions` -1.
     """
 
-    ids: bytes
+    ids: bytes = b""
     """int32"""
-    step: bytes
+    step: bytes = b""
     """int16: which step sampled the token"""
-    logprobs: bytes
+    logprobs: bytes = b""
     """float32: of the behaviour policy, nats"""
-    versions: bytes
+    versions: bytes = b""
     """int32: weight version that sampled the token"""
     hint: tuple[int, int] = (0, 0)
     """Half-open span of retrieved experience in the prompt, to be cut out before the gradient."""

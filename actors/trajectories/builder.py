@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from actors.messages import Feedback, RowBuilder, Step, TokenRow, Trajectory, derived_id, ids_array
+from actors.messages import Feedback, Step, TokenRow, Trajectory, continues, derived_id, extended, ids_array
 from actors.trajectories.link_keys import meant, named
 from actors.trajectories.parsed_exchange import Answer, ParsedExchange
 from actors.trajectories.roles import handoffs, roles_of
@@ -156,7 +156,7 @@ def _rows(turns: Turns, roles: Sequence[str]) -> tuple[tuple[TokenRow, ...], lis
     Each role has rows of its own: a planner's row goes on where a worker has come back to it. A call that must not be
     trained on is in none: where the next one's prompt has its tokens, they are context of that one.
     """
-    rows: list[RowBuilder] = []
+    rows: list[TokenRow] = []
     where: list[int] = []
     newest: dict[str, int] = {}
     for number, (turn, role) in enumerate(zip(turns, roles, strict=True)):
@@ -168,10 +168,10 @@ def _rows(turns: Turns, roles: Sequence[str]) -> tuple[tuple[TokenRow, ...], lis
         # A row is redacted or is not: what was sampled before the first find keeps its recorded log-probs.
         kind = turn.sampling.temperature, turn.sampling.processing, tokens.redacted
         same = row is not None and (row.temperature, row.processing, row.redacted) == kind
-        if row is None or not same or not row.continued_by(tokens.prompt_ids):
-            row = RowBuilder(kind[0], processing=kind[1], redacted=kind[2])
+        if row is None or not same or not continues(row, tokens.prompt_ids):
+            row = TokenRow(temperature=kind[0], processing=kind[1], redacted=kind[2])
             newest[role] = len(rows)
             rows.append(row)
-        row.extend(number, tokens)
+        rows[newest[role]] = extended(row, number, tokens)
         where.append(newest[role])
-    return tuple(row.pack() for row in rows), where
+    return tuple(rows), where

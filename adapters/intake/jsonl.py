@@ -7,11 +7,15 @@ Arrays (token ids, log-probs, versions) are base64 of their bytes. Bodies of cal
 in the line as the JSON that they are, others in base64 too.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
+from actors.dialects import parsed
+from actors.dialects.conversation import DECODE_ERRORS
+from actors.dialects.form import FIELDS
 from actors.messages import SCHEMA, Attributed, Exchange, Feedback, Hints, Trajectory, derived_id
 from actors.ports.errors import AdapterError
 
@@ -20,8 +24,6 @@ Record = Trajectory | Attributed | Exchange | Feedback
 _BODIES = ("request", "response", "tools")
 _ARRAYS = ("prompt_ids", "response_ids", "logprobs")
 _KINDS = {"trajectory": "trajectories", "attributed": "trajectories", "exchange": "exchanges", "feedback": "feedback"}
-_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _records = msgspec.json.Decoder[Record](Record)
 
 
@@ -51,15 +53,7 @@ _chats = msgspec.json.Decoder(_Chat)
 
 def to_line(record: Record) -> bytes:
     """`record` as one line, without its end."""
-    members = _members.decode(msgspec.json.encode(record))
-    if isinstance(record, Attributed):
-        members["trajectory"] = msgspec.Raw(to_line(record.trajectory))
-    for name in _BODIES:
-        body: bytes = getattr(record, name, b"")
-        if _is_container(body):
-            # Strict JSON has ends of lines between tokens alone, where a blank is as good.
-            members[name] = msgspec.Raw(body.replace(b"\n", b" ").replace(b"\r", b" "))
-    return msgspec.json.encode(members)
+    return _with_bodies(msgspec.json.encode(record), _opened)
 
 
 def from_line(line: bytes, *, tenant: str, now: float, kind: str = "auto") -> list[Record]:
@@ -83,34 +77,38 @@ def from_line(line: bytes, *, tenant: str, now: float, kind: str = "auto") -> li
         return _calls(_read(_chats, line), derived_id("chat line", tenant, line), tenant, now)
     if head.schema > SCHEMA:
         raise InvalidLine(f"schema {head.schema}: written by a newer evolved; upgrade this one")
-    record = _read(_records, _packed(line))
+    record = _read(_records, _with_bodies(line, _packed))
     _check(record)
     return [record]
 
 
-def _packed(line: bytes) -> bytes:
-    """The line with all its bodies in base64."""
-    members = _read(_members, line)
+def _with_bodies(record: bytes | msgspec.Raw, change: Callable[[msgspec.Raw], bytes | msgspec.Raw]) -> bytes:
+    """The JSON of a record, `change` made to that of each of its bodies."""
+    members = _read(FIELDS, record)
     if "trajectory" in members:
-        members["trajectory"] = msgspec.Raw(_packed(members["trajectory"]))
+        members["trajectory"] = msgspec.Raw(_with_bodies(members["trajectory"], change))
     for name in _BODIES:
-        body = bytes(members.get(name, b""))
-        if body[:1] in (b"{", b"["):
-            members[name] = msgspec.Raw(msgspec.json.encode(body))
+        if name in members:
+            members[name] = msgspec.Raw(change(members[name]))
     return msgspec.json.encode(members)
 
 
-def _is_container(body: bytes) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(body), dict | list)
-    except _DECODE_ERRORS:
-        return False
+def _opened(body: msgspec.Raw) -> bytes | msgspec.Raw:
+    """A body as the JSON that it holds in base64, if that is an object or a list."""
+    data = msgspec.json.decode(body, type=bytes)
+    # Strict JSON has ends of lines between tokens alone, where a blank is as good.
+    return data.replace(b"\n", b" ").replace(b"\r", b" ") if isinstance(parsed(data), dict | list) else body
+
+
+def _packed(body: msgspec.Raw) -> bytes | msgspec.Raw:
+    data = bytes(body)
+    return msgspec.json.encode(data) if data[:1] in (b"{", b"[") else body
 
 
 def _read(decoder: msgspec.json.Decoder[T], line: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(line)
-    except _DECODE_ERRORS as error:
+    except DECODE_ERRORS as error:
         raise InvalidLine(str(error)) from error
 
 

@@ -1,5 +1,6 @@
 """A streamed response, merged into the object that the same call without `stream` would have given."""
 
+import re
 import traceback
 from typing import Any
 
@@ -9,8 +10,7 @@ import structlog
 from actors.dialects import Dialect, parsed
 from actors.dialects.conversation import DECODE_ERRORS
 
-_DONE = b"[DONE]"
-_LINE = b"data: "
+_DATA = re.compile(rb"^data:(.*)$", re.MULTILINE)
 
 log = structlog.get_logger(__name__)
 
@@ -46,22 +46,10 @@ def _merged(events: list[bytes], dialect: Dialect | None) -> tuple[Any, str]:
 
 
 def _events(body: bytes) -> list[bytes]:
-    """The data of each event, but for the end mark and for data that is no object."""
-    if b"\r\n" in body:
-        body = body.replace(b"\r\n", b"\n")
-    if body.startswith(_LINE):
-        # As vLLM writes them: one line of data an event and nothing else. Most of the time goes into the others.
-        lines = body[len(_LINE) :].split(b"\n\n" + _LINE)
-        if body.count(b"\n") == 2 * len(lines) and body.endswith(b"\n\n"):
-            lines[-1] = lines[-1][:-2]
-            return [line for line in lines if line and line != _DONE]
-    events: list[bytes] = []
-    for block in body.split(b"\n\n"):
-        if block.startswith(b"data:") and b"\n" not in block:
-            data = block[5:].strip()
-        else:
-            lines = (line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:"))
-            data = b"\n".join(lines).strip()
-        if data and data != _DONE:
-            events.append(data)
-    return events
+    """The data of each event that has some, but for the end mark."""
+    body = body.replace(b"\r\n", b"\n").rstrip()
+    events = body.removeprefix(b"data:").split(b"\n\ndata:")
+    if not body.startswith(b"data:") or body.count(b"\n") != 2 * len(events) - 2:
+        # Not as vLLM writes them: one line of data an event, and nothing else.
+        events = [b"\n".join(_DATA.findall(block)) for block in body.split(b"\n\n")]
+    return [data for data in map(bytes.strip, events) if data and data != b"[DONE]"]

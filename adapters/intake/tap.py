@@ -8,17 +8,17 @@ decoded: 2,000 calls a second have to pass through here beside all else.
 """
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from actors.dialects import Dialect, Tokens, dialect_of, parsed
 from actors.dialects.anthropic import TOKENS
-from actors.dialects.form import FIELDS, NULL, TOKEN_ERRORS, Fields, objects, value
-from actors.messages import Exchange, Hints
+from actors.dialects.form import FIELDS, NULL, TOKEN_ERRORS, Fields, objects
+from actors.messages import Exchange
 from actors.messages.dialects import dialect_at
 from actors.messages.traffic import Part
-from adapters.intake.sampling import read_sampling
+from adapters.intake.asked import hinted, told
 from adapters.intake.streams import merge
 
 if TYPE_CHECKING:
@@ -64,16 +64,14 @@ def read_call(copy: Exchange, redactor: "Redactor | None" = None, *, encoding: s
         response = msgspec.json.encode(_without_unasked(fields, asked))
     exchange = msgspec.structs.replace(
         copy,
-        model=_text(value(asked, "model")) or _text(value(fields or {}, "model")),
         complete=ended and (copy.complete or _left_at_the_end(copy)),
         request=request,
         response=response,
-        response_id=_text(value(fields or {}, "id")),
-        sampling=read_sampling(lambda name: value(asked, name)),
-        hints=_hints(copy.hints, asked),
         error=error,
         redacted=redacted,
         finds=finds,
+        hints=hinted(copy.hints, asked),
+        **told(asked, fields or {}),
         **msgspec.structs.asdict(tokens),
     )
     return redactor.message(exchange) if redactor is not None and redactor.strict else exchange
@@ -101,12 +99,10 @@ def _left_at_the_end(copy: Exchange) -> bool:
 
 def _plain(request: bytes) -> bytes:
     """A request without the compression that its first bytes tell of."""
-    if request.startswith(_COMPRESSED):
-        try:
-            return _inflated(request, "gzip")
-        except (zlib.error, ValueError):
-            return request
-    return request
+    try:
+        return _inflated(request, "gzip") if request.startswith(_COMPRESSED) else request
+    except (zlib.error, ValueError):
+        return request
 
 
 def _inflated(data: bytes, encoding: str) -> bytes:
@@ -153,23 +149,3 @@ def _without_unasked(body: Fields, request: Fields) -> Fields:
 def _without(unasked: set[str], fields: Fields) -> Fields:
     kept = {name: raw for name, raw in fields.items() if name not in unasked}
     return {name: NULL for name in _NULL_UNASKED if name in fields} | kept
-
-
-def _hints(told: Hints, request: Fields) -> Hints:
-    """The headers' hints with those of the body; a header goes before the body."""
-    metadata = value(request, "metadata")
-    named: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
-    conversation = value(request, "conversation")
-    if isinstance(conversation, dict):
-        conversation = conversation.get("id")
-    return msgspec.structs.replace(
-        told,
-        trajectory_id=told.trajectory_id or _text(named.get("trajectory_id")),
-        custom_id=told.custom_id or _text(named.get("evolved_id")),
-        previous_response_id=told.previous_response_id or _text(value(request, "previous_response_id")),
-        conversation=_text(conversation),
-    )
-
-
-def _text(found: Any) -> str:
-    return found if isinstance(found, str) else ""

@@ -24,10 +24,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from actors.dialects.conversation import string
 from actors.messages import Exchange, encode
 from actors.system.lifecycle import Lifecycle
 from adapters.intake.otlp.calls import exchange_from, is_call, opted_out
-from adapters.intake.otlp.said import text
 from adapters.intake.otlp.wire import (
     PROTOBUF,
     Refused,
@@ -186,7 +186,7 @@ class OtlpIntake:
                 if not is_call(span):
                     counts["other"] += 1
                     continue
-                named = tenant or text(span.resource.get(self._tenant_attribute)) or "default"
+                named = tenant or string(span.resource.get(self._tenant_attribute)) or "default"
                 call = exchange_from(span, tenant=named, caller=caller, trace_is_run=self._trace_is_run)
                 if call is None:
                     counts["opted_out" if opted_out(span) else "no_content"] += 1

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from actors.messages import Exchange, Step, ToolCall, Trajectory, decode, encode
-from actors.messages.codec import decode_batch
-from actors.messages.errors import MessageError
+from actors.messages import Exchange, MessageError, Step, ToolCall, Trajectory, decode, decode_batch, encode
 from actors.messages.manifest import Manifest, bad_file
 from actors.ports.errors import AdapterError, CheckpointRefused, LiveApiMalformed
 from actors.ports.parsed_calls import offered

@@ -1,8 +1,8 @@
-"""Turns of an episode to token rows (`actors.messages.row_builder`), whatever a template makes of the history."""
+"""Turns of an episode to token rows (`actors.messages.rows`), whatever a template makes of the history."""
 
 from collections.abc import Sequence
 
-from actors.messages import Processing, RowBuilder, Sampled, TokenRow, pack_array
+from actors.messages import Processing, Sampled, TokenRow, continues, extended, of_version, pack_array
 from actors.rollout.errors import EpisodeLost
 from actors.rollout.harness.completion import Completion
 
@@ -34,7 +34,7 @@ class Rows:
 
     def __init__(self, temperature: float) -> None:
         self._temperature = temperature
-        self._rows: list[RowBuilder] = []
+        self._rows: list[TokenRow] = []
         self.min_version = -1
         """Oldest version that sampled a token, -1 if unknown."""
         self.max_version = -1
@@ -55,11 +55,11 @@ class Rows:
         processing = Processing(grammar=grammar)
         if at < 0 or self._rows[at].processing != processing:
             at = len(self._rows)
-            self._rows.append(RowBuilder(self._temperature, hint, processing=processing))
+            self._rows.append(TokenRow(temperature=self._temperature, hint=hint, processing=processing))
         ids, logprobs = pack_array(turn.ids, "<i4"), pack_array(turn.logprobs, "<f4")
         versions = pack_array(turn.versions, "<i4")
         sampled = Sampled(prompt_ids=prompt, response_ids=ids, logprobs=logprobs, versions=versions)
-        self._rows[at].extend(step, sampled)
+        self._rows[at] = extended(self._rows[at], step, sampled)
         return at
 
     @property
@@ -69,8 +69,7 @@ class Rows:
 
     def assume(self, version: int) -> None:
         """All sampled tokens are of `version`."""
-        for row in self._rows:
-            row.assume(version)
+        self._rows = [of_version(row, version) for row in self._rows]
         self.min_version = self.max_version = version
 
     def pack(self, why_not: str = "") -> tuple[tuple[TokenRow, ...], str]:
@@ -79,7 +78,7 @@ class Rows:
             why_not = "greedy"
         if not why_not and self.unversioned:
             why_not = "no weight versions"
-        return tuple(row.pack() for row in self._rows), why_not
+        return tuple(self._rows), why_not
 
     def _home(self, prompt: bytes) -> int:
         """Index of the row that `prompt` continues; -1 if it begins one.
@@ -88,7 +87,7 @@ class Rows:
         hold several conversations at once.
         """
         last = len(self._rows) - 1
-        if last >= 0 and self._rows[last].continued_by(prompt):
+        if last >= 0 and continues(self._rows[last], prompt):
             return last
-        fitting = [at for at, row in enumerate(self._rows) if row.continued_by(prompt)]
-        return max(fitting, key=lambda at: len(self._rows[at]), default=-1)
+        fitting = [at for at, row in enumerate(self._rows) if continues(row, prompt)]
+        return max(fitting, key=lambda at: len(self._rows[at].ids), default=-1)

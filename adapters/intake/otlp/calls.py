@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from actors.dialects import parsed
+from actors.dialects.conversation import string
+from actors.dialects.form import FIELDS, value
 from actors.messages import Exchange, Hints, derived_id
+from adapters.intake.asked import told
 from adapters.intake.otlp import genai, openinference
-from adapters.intake.otlp.said import Said, decoded, model_of, text
+from adapters.intake.otlp.said import model_of
 from adapters.intake.otlp.wire import Span
-from adapters.intake.sampling import read_sampling
 
 NO_TOKENS = "no token ids in spans"
 _STATUS = ("http.response.status_code", "error.type")
@@ -34,42 +37,36 @@ def exchange_from(span: Span, *, tenant: str, caller: str = "", trace_is_run: bo
     they are linked by what they say: right where one trace holds many tasks, say those of a nightly job.
     """
     attributes = span.attributes
-    said = _said(attributes)
+    said = (openinference if openinference.is_call(attributes) else genai).read_attributes(attributes)
     if said is None or opted_out(span):
         return None
     trace, name = (part.hex() for part in span.key)
-    named = (text(attributes.get(name)) for name in _RUNS)
-    request, response = _object(said.request), _object(said.response)
+    named = (string(attributes.get(name)) for name in _RUNS)
+    request = parsed(said.request, FIELDS.decode) or {}
+    fields = told(request, parsed(said.response, FIELDS.decode) or {})
+    fields["model"] = fields["model"] or model_of(attributes)
     return Exchange(
         id=derived_id("otlp", tenant, trace, name),
         tenant=tenant,
         endpoint=said.endpoint,
-        model=text(request.get("model")) or model_of(attributes),
         started=span.started,
         duration=max(0.0, span.ended - span.started),
         status=_status(attributes) if span.failed else 200,
-        streamed=request.get("stream") is True,
+        streamed=value(request, "stream") is True,
         complete=bool(said.response) and not span.failed,
         request=said.request,
         response=said.response,
-        response_id=text(response.get("id")),
         why_no_tokens=NO_TOKENS,
-        sampling=read_sampling(request.get),
         hints=Hints(
             trajectory_id=next(filter(None, named), trace if trace_is_run else ""),
-            previous_response_id=text(request.get("previous_response_id")),
-            custom_id=text(attributes.get("evolved.id")),
+            previous_response_id=string(value(request, "previous_response_id")),
+            custom_id=string(attributes.get("evolved.id")),
         ),
-        error=text(attributes.get("error.type")) if span.failed else "",
+        error=string(attributes.get("error.type")) if span.failed else "",
         source="otlp",
         caller=caller,
+        **fields,
     )
-
-
-def _said(attributes: Mapping[str, Any]) -> Said | None:
-    if openinference.is_call(attributes):
-        return openinference.read_attributes(attributes)
-    return genai.read_attributes(attributes)
 
 
 def _status(attributes: Mapping[str, Any]) -> int:
@@ -79,8 +76,3 @@ def _status(attributes: Mapping[str, Any]) -> int:
         if 400 <= number < 600:
             return number
     return _FAILED
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    found = decoded(data) if data else None
-    return found if isinstance(found, dict) else {}

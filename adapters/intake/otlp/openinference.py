@@ -11,11 +11,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.intake.otlp.said import CHAT, Said, as_text, chat, decoded, dicts, text, tool_calls, tool_definitions
+from actors.dialects.conversation import as_text, dicts, parsed, string
+from adapters.intake.otlp.said import CHAT, Message, Said, chat, decoded, message
 
 _NUMBER = re.compile(r"[0-9]{1,6}")
-_INPUT, _OUTPUT, _TOOLS = "llm.input_messages", "llm.output_messages", "llm.tools"
 _RESPONSES, _MESSAGES = "/v1/responses", "/v1/messages"
+
+Tree = dict[str, Any]
+"""Attributes by the parts of their names, which are numbers where there are several of a kind."""
 
 
 def is_call(attributes: Mapping[str, Any]) -> bool:
@@ -29,20 +32,15 @@ def read_attributes(attributes: Mapping[str, Any]) -> Said | None:
 
 
 def _bodies(attributes: Mapping[str, Any]) -> Said | None:
-    asked, answered = decoded(attributes.get("input.value")), decoded(attributes.get("output.value"))
-    if not isinstance(asked, dict) or not isinstance(answered, dict):
-        return None
-    endpoint = _endpoint(asked, answered)
-    if not endpoint:
-        return None
-    # As they stand, not as decoded: nothing that a body holds is lost.
-    request, response = as_text(attributes["input.value"]), as_text(attributes["output.value"])
-    return Said(request=request.encode(), response=response.encode(), endpoint=endpoint)
+    # They are kept as they stand, not as decoded: nothing that they hold is lost.
+    request, response = (as_text(attributes.get(name)).encode() for name in ("input.value", "output.value"))
+    asked, answered = parsed(request), parsed(response)
+    endpoint = _endpoint(asked, answered) if isinstance(asked, dict) and isinstance(answered, dict) else ""
+    return Said(request=request, response=response, endpoint=endpoint) if endpoint else None
 
 
 def _endpoint(asked: Mapping[str, Any], answered: Mapping[str, Any]) -> str:
-    messages = dicts(asked.get("messages"))
-    if messages and any(message.get("content") for message in messages):
+    if any(said.get("content") for said in dicts(asked.get("messages"))):
         if dicts(answered.get("choices")):
             return CHAT
         if answered.get("type") == "message" and isinstance(answered.get("content"), list):
@@ -51,62 +49,42 @@ def _endpoint(asked: Mapping[str, Any], answered: Mapping[str, Any]) -> str:
 
 
 def _flattened(attributes: Mapping[str, Any]) -> Said | None:
-    choices: list[dict[str, Any]] = []
-    reason = text(attributes.get("llm.finish_reason"))
-    for entry in _listed(attributes, _OUTPUT):
-        choices.append({"index": len(choices), "message": _message(entry), "finish_reason": reason})
-    schemas = [decoded(_inner(entry, "tool").get("json_schema")) for entry in _listed(attributes, _TOOLS)]
+    tree = _tree(attributes)
+    reason = string(attributes.get("llm.finish_reason"))
     asked = decoded(attributes.get("llm.invocation_parameters"))
     return chat(
-        [_message(entry) for entry in _listed(attributes, _INPUT)],
-        choices,
+        [_message(one) for one in _listed(tree, "input_messages", "message")],
+        [(_message(one), reason) for one in _listed(tree, "output_messages", "message")],
         attributes,
-        tools=tool_definitions(schemas),
-        asked={name: value for name, value in asked.items() if name != "messages"} if isinstance(asked, dict) else None,
+        [decoded(tool.get("json_schema")) for tool in _listed(tree, "tools", "tool")],
+        {name: value for name, value in asked.items() if name != "messages"} if isinstance(asked, dict) else None,
     )
 
 
-def _message(entry: Mapping[str, Any]) -> dict[str, Any]:
-    flat = _inner(entry, "message")
-    message: dict[str, Any] = {"role": text(flat.get("role")) or "user", "content": flat.get("content")}
-    parts = [_inner(part, "message_content") for part in _in_order(flat.get("contents"))]
-    if message["content"] is None and parts:
-        message["content"] = [{"type": "text", "text": text(part.get("text"))} for part in parts if "text" in part]
-    if calls := tool_calls([_inner(call, "tool_call") for call in _in_order(flat.get("tool_calls"))]):
-        message["tool_calls"] = calls
-    if call_id := text(flat.get("tool_call_id")):
-        message["tool_call_id"] = call_id
-    return message
+def _message(flat: Tree) -> Message:
+    parts = _listed(flat, "contents", "message_content")
+    texts = [{"type": "text", "text": string(part.get("text"))} for part in parts if "text" in part]
+    content = texts if parts and flat.get("content") is None else flat.get("content")
+    return message(flat.get("role"), content, _listed(flat, "tool_calls", "tool_call"), flat.get("tool_call_id"))
 
 
-def _listed(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """The entries under `prefix`, in the order of their numbers, which may have gaps and need not begin at 0."""
-    tree: dict[str, Any] = {}
-    start = prefix + "."
+def _tree(attributes: Mapping[str, Any]) -> Tree:
+    """What is below `llm`."""
+    tree: Tree = {}
     for name, value in attributes.items():
-        if not name.startswith(start):
-            continue
-        *path, last = name[len(start) :].split(".")
-        place = tree
+        kind, *path, last = name.split(".")
+        place: Any = tree if kind == "llm" else None
         for part in path:
-            inner = place.setdefault(part, {})
-            if not isinstance(inner, dict):
-                break
-            place = inner
-        else:
+            place = place.setdefault(part, {}) if isinstance(place, dict) else None
+        if isinstance(place, dict):
             place.setdefault(last, value)
-    return _in_order(tree)
+    return tree
 
 
-def _in_order(numbered: Any) -> list[dict[str, Any]]:
+def _listed(tree: Tree, name: str, inner: str) -> list[Tree]:
+    """`tree[name][N][inner]` in the order of the numbers N, which may have gaps and need not begin at 0."""
+    numbered = tree.get(name)
     if not isinstance(numbered, dict):
         return []
-    entries = [
-        (int(key), entry) for key, entry in numbered.items() if _NUMBER.fullmatch(key) and isinstance(entry, dict)
-    ]
-    return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
-
-
-def _inner(entry: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = entry.get(name)
-    return found if isinstance(found, dict) else {}
+    entries = [numbered[number] for number in sorted(filter(_NUMBER.fullmatch, numbered), key=int)]
+    return dicts([entry.get(inner) for entry in dicts(entries)])

@@ -6,7 +6,7 @@ the whole request was not.
 
 import base64
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -87,42 +87,39 @@ def too_large(limit: int) -> Refused:
 def decode(media: str, data: bytes) -> tuple[list[Span], int]:
     """The spans in `data`, and how many have ids that are none. Unknown fields are skipped. `Refused` if it is no
     export, or nested deeper than protobuf allows."""
+    spans: list[Span] = []
+    refused = 0
     try:
         if media == JSON:
             request = json_format.Parse(data, ExportTraceServiceRequest(), ignore_unknown_fields=True)
         else:
             request = ExportTraceServiceRequest.FromString(data)
-        found = list(_spans(request, hexadecimal=media == JSON))
+        for one in request.resource_spans:
+            resource = _values(one.resource.attributes)
+            for span in (span for scope in one.scope_spans for span in scope.spans):
+                trace, name = (_id(part, media) for part in (span.trace_id, span.span_id))
+                if len(trace) != 16 or len(name) != 8 or not any(trace) or not any(name):
+                    refused += 1
+                    continue
+                spans.append(
+                    Span(
+                        key=(trace, name),
+                        started=span.start_time_unix_nano * _NANO,
+                        ended=span.end_time_unix_nano * _NANO,
+                        attributes=_values(span.attributes),
+                        resource=resource,
+                        failed=span.status.code == _ERROR,
+                    )
+                )
     except (DecodeError, json_format.Error, RecursionError, ValueError) as error:
         raise Refused(400, f"no traces export: {error}") from error
-    spans = [span for span in found if span is not None]
-    return spans, len(found) - len(spans)
+    return spans, refused
 
 
-def _spans(request: ExportTraceServiceRequest, *, hexadecimal: bool) -> Iterator[Span | None]:
-    for one in request.resource_spans:
-        resource = _values(one.resource.attributes)
-        for span in (span for scope in one.scope_spans for span in scope.spans):
-            trace, name = span.trace_id, span.span_id
-            if hexadecimal:
-                trace, name = _of_hex(trace), _of_hex(name)
-            if len(trace) != 16 or len(name) != 8 or not any(trace) or not any(name):
-                yield None
-                continue
-            yield Span(
-                key=(trace, name),
-                started=span.start_time_unix_nano * _NANO,
-                ended=span.end_time_unix_nano * _NANO,
-                attributes=_values(span.attributes),
-                resource=resource,
-                failed=span.status.code == _ERROR,
-            )
-
-
-def _of_hex(read: bytes) -> bytes:
-    """An id of OTLP's JSON, which is hexadecimal there and was read as base64; empty if it is none."""
+def _id(read: bytes, media: str) -> bytes:
+    """An id; OTLP's JSON has it in hexadecimal, which was read as base64. Empty if it is none."""
     try:
-        return bytes.fromhex(base64.b64encode(read).decode())
+        return bytes.fromhex(base64.b64encode(read).decode()) if media == JSON else read
     except ValueError:
         return b""
 

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.messages import Verdict, decode, encode
 from actors.messages.signing import BadKey, PublicKeys, canonical, record_problem, sign, trust
@@ -68,6 +70,15 @@ def test_a_signature_survives_the_wire_and_a_field_that_a_later_version_adds(tmp
     later = msgspec.convert(msgspec.to_builtins(VERDICT) | {"measurements": VERDICT.measurements}, Later)
     assert canonical(later) == canonical(VERDICT)
     assert canonical(msgspec.structs.replace(later, shadow="x")) != canonical(VERDICT)
+
+
+NUMBERS = st.floats() | st.integers(-(2**63), 2**64 - 1)
+
+
+@given(st.dictionaries(st.text(max_size=3), NUMBERS, max_size=3), st.floats() | st.sampled_from([0, 0.0, -0.0, 7]))
+def test_what_comes_off_the_wire_is_what_was_signed(measurements, created):
+    record = msgspec.structs.replace(VERDICT, measurements=measurements, created=created)
+    assert canonical(decode(encode(record))) == canonical(record)
 
 
 @pytest.mark.parametrize(
