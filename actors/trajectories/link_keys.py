@@ -73,7 +73,7 @@ class Index:
 
 def named(turn: ParsedExchange) -> list[Key]:
     """How feedback may name it."""
-    told = ("x", turn.id), ("r", turn.response_id), ("u", turn.custom_id), ("t", turn.explicit)
+    told = ("x", turn.id), ("r", turn.response_id), ("u", turn.hints.custom_id), ("t", turn.explicit)
     return _keys(turn.tenant, told)
 
 
@@ -98,7 +98,7 @@ def taken(turn: ParsedExchange) -> list[Key]:
     """What tells whom it follows, the best first: ids, the newest first, then the conversation. Calls of two callers
     never follow each other by this."""
     kind = "c" if turn.echo is None else "e"
-    told = [("p", turn.previous), *((kind, call) for call in reversed(turn.answered[-_ECHOES:]))]
+    told = [("p", turn.hints.previous_response_id), *((kind, call) for call in reversed(turn.answered[-_ECHOES:]))]
     # Whoever answered without a word follows the same answer by its own request.
     told += [("h", turn.history), *(("h", request) for request in turn.requests), ("l", turn.outline)]
     return _keys(_scope(turn), told)

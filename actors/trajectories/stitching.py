@@ -210,11 +210,11 @@ class Stitcher:
         key = explicit(turn) if turn.explicit else origins[0][1] if origins else continued_by
         if key is not None:
             return link_by(key, turn)
-        return Link("none", BROKEN) if turn.history or turn.previous else None
+        return Link("none", BROKEN) if turn.history or turn.hints.previous_response_id else None
 
     def _orphaned(self, turn: ParsedExchange) -> bool:
         """Whether a turn that it follows is not here and never was."""
-        if turn.explicit or not (turn.history or turn.previous) or self._continued(turn)[0]:
+        if turn.explicit or not (turn.history or turn.hints.previous_response_id) or self._continued(turn)[0]:
             return False
         keys = taken(turn)
         ids = [key for key in keys if key[0] in IDS]
