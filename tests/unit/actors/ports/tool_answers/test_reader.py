@@ -54,6 +54,7 @@ FAILED = [
     "psycopg2.errors.UniqueViolation: duplicate key value",
     "undefined method `price' for nil:NilClass (NoMethodError)",
     '{"answer": "Sorry, I could not find that order."}',
+    "You need manager approval for refunds above 200 EUR.",
     "src/main.c:3:5: error: expected ';' before 'return'",
 ]
 """Of each form that the labelled answers lack, one."""
