@@ -97,7 +97,7 @@ _BLOCKS = re.compile(rf"\s{{0,40}}(?:```|\"\"\"|#{{1,6}} \w|try:|\|.*\|$|{_CODE}
 _EXIT = re.compile(
     r"(?:\bexit(?:ed)?(?: with)?(?: an?)?(?: non-?zero)?(?: error)?(?: \(?(?:POSIX )?(?:exit )?)?(?: ?code| ?status)"
     r"|\breturn(?:ed)?[ _]code|\bexit[ _](?:code|status)|\bPOSIX exit code)(?: was| is)?"
-    r"\W{0,3}?(-?\d{1,10})\b(?=\W{0,3}$|[:,)\]])",
+    r"\W{0,3}?(-?\d{1,10})\b(?=\W{0,3}$|[:,)\]]| \()",
     re.IGNORECASE | re.MULTILINE,
 )
 _HTTP_FIRST = re.compile(
@@ -126,7 +126,7 @@ _FRAME = re.compile(
     re.MULTILINE,
 )
 _BROKE_OFF = re.compile(
-    r"^(?:\S{1,200}:\d{1,7}:\d{1,5}: (?:fatal )?error: |exception in thread|"
+    r"^(?:\S{1,200}:\d{1,7}:\d{1,5}: (?:fatal )?error: |exception in thread|sqlstate\[(?!00)|"
     r"unhandled exception|uncaught |(?:php )?fatal error|php parse error|panic: |"
     r"thread '[^'\n]{0,80}'(?: \(\d+\))? panicked at|goroutine \d+ \[|signal: |segmentation fault|npm err(?:!|or )|"
     r"fatal: |error\[E\d+\]|error: |make(?:\[\d+\])?: \*\*\*|[^\s:][^\n:]{0,200}: (?:command )?not found$|"

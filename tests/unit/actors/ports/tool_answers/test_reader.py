@@ -55,6 +55,8 @@ FAILED = [
     "undefined method `price' for nil:NilClass (NoMethodError)",
     '{"answer": "Sorry, I could not find that order."}',
     "You need manager approval for refunds above 200 EUR.",
+    'SQLSTATE[23505]: Unique violation: 7 ERROR:  duplicate key value violates unique constraint "users_pkey"',
+    "Process exited with code 137 (OOMKilled)",
     "src/main.c:3:5: error: expected ';' before 'return'",
 ]
 """Of each form that the labelled answers lack, one."""
