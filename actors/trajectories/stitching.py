@@ -160,9 +160,8 @@ class Stitcher:
 
     def remember(self, turns: Sequence[ParsedExchange], trajectory_id: str) -> None:
         """`turns` are in a closed trajectory: what still comes for it continues it."""
-        ended = max((turn.ended for turn in turns), default=0.0)
-        for turn in turns:
-            self.remember_keys([key for key in made(turn) if key[0] in "xs" + ORIGINS], trajectory_id, ended)
+        keys = [key for turn in turns for key in made(turn) if key[0] in "xs" + ORIGINS]
+        self.remember_keys(keys, trajectory_id, max((turn.ended for turn in turns), default=0.0))
 
     def remember_keys(self, keys: Sequence[Key], trajectory_id: str, ended: float) -> None:
         """As `remember`, for the rebuild."""

@@ -23,14 +23,14 @@ PHRASES = (
     r"|match|include|start)\b|may not have access\b|no longer \w|does not add up\b|nothing was \w+ed\b|"
     r"(?:do|does|did)(?: not|n['’]t) (?:exist|support|have|match|belong|accept|allow|include|cover|respond|confirm"
     r"|approve|answer|complete|work|apply)\b|(?:have|has)n['’]t (?:access|permission|the rights?|enough|any)\b|"
-    r"not an? \w|not (?:currently )?(?:found|valid|enough|sufficient|ok|sent|made|of type|one of|something (?:i|we|you)"
+    r"not an? \w|not (?:currently )?(?:found|valid|enough|sufficient|ok|sent|made|of type|something (?:i|we|you)"
     r"|be (?:blank|empty|null)|running|logged in|signed in|allowed|supported|permitted|auth(?:ori[sz]|enticat)ed"
     r"|available|recogni[sz]ed|enabled|implemented|defined|performed|executed|saved|created|updated|deleted|completed"
     r"|processed|refunded|cancell?ed|booked|applied|accepted|changed|accessible|reachable|visible|enrolled|connected|installed"
     r"|configured|initiali[sz]ed|delivered)\b|"
     r"(?:is|are|was|were|been|got) (?:denied|suspended|deprecated|discontinued|revoked)\b|"
     r"(?:is|are) (?:required|missing|unknown|incorrect|wrong|disabled|expired|empty|blank|null|undefined|locked|full"
-    r"|archived|reached|read-only)\b|is (?:stale|taken|gone|dead|not in|(?:too )?busy)\b|"
+    r"|archived|reached|read-only)\b|is (?:stale|taken|gone|dead|not in|not one of|(?:too )?busy)\b|"
     r"(?:server|service|system) (?:too )?busy\b|isn['’]t (?:an?|in|valid|supported|allowed)\b|"
     r"(?:has|have) (?:expired|run out)\b|(?:has|have|had) no (?!\w+s\b)|(?:have|has) no .{1,30} left\b|"
     r"(?:access|permission|authori[sz]ation) denied\b"
@@ -68,6 +68,9 @@ SUCCESS = (
     r"|úspěšně|sikeresen|cu succes|onnistuneesti|thành công|berhasil|สำเร็จ|بنجاح|सफलतापूर्वक|בהצלחה|επιτυχ"
 )
 FINE = (
+    r"(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|typed|opened"
+    r"|booked|refunded|paid|navigated|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)"
+    r"|results?)\b|"
     r"no (?:results?|match|matches|matching|items?|records?|entries|documents?|events|messages|rows|data|changes"
     r"|output|new|open|flights|hits|tasks|files|users)\b|nothing (?:found|to)\b|found (?:no|0|\d+)\b|"
     r"0 (?:results?|matches|rows|hits|records|items)\b|(?:there are|there is) no\b|"
@@ -78,7 +81,7 @@ FINE = (
     r"[^\n]{0,100}\b(?:no hay|sin|keine?|aucune?|pas d['’]|nessun|sem|geen|ingen|inga|brak) "
     r"(?:errores|error|fehler|erreurs?|errore|erros?|fouten|fel|feil|błędów)\b"
 )
-"""That nothing was found, or went wrong: a message that begins so is of no failure."""
+"""That it was done, that nothing was found, or went wrong: a message that begins so is of no failure."""
 FOREIGN = "|".join(
     (
         # German

@@ -68,12 +68,6 @@ _IF = re.compile(
 """What would be a failure if it happened."""
 _ENTRY = re.compile(r"\s{0,8}(?:\d{1,6}[.):]? |[-*•] )\s{0,8}\S")
 _CELLS = re.compile(r"[,;\t](?! )| \| |(?<=\S) {2,}(?=\S)")
-_WORKED = re.compile(
-    _MARKS + r"(?:(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|"
-    r"booked|refunded|paid|"
-    r"typed|navigated|opened|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)|results?)\b)",
-    re.IGNORECASE,
-)
 _CODE = (
     r"(?:(?:if|for|while|return|throw|raise|except|const|let|var|with|try|else|elif|\} catch)\b[^\n]{0,200}[;:{,(]$"
     r"|(?:raise|throw new) [\w.]{1,60}\(|\w{1,40} = |def \w|[)}\]]{1,3}[;,]?$)"
@@ -180,7 +174,7 @@ def _message(text: str, lines: list[str]) -> bool:
     if len(lines) > 2 and all(map(_ENTRY.match, lines[1:])):
         text = first  # what a list of things is introduced by
     plain = _IF.sub("", _QUOTED.sub("_", text))[:_MESSAGE]
-    if _WORKED.match(plain) or _SUCCESS.search(plain):
+    if _SUCCESS.search(plain):
         return False
     label = _LABEL.match(text)
     if label and not any(said.search(label[1]) for said in (_HEADS, _PHRASES, _FOREIGN)):
