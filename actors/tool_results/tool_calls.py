@@ -41,16 +41,11 @@ class ToolCallResult(msgspec.Struct, frozen=True):
     turn: int = 0
     """Number of its step: calls of one turn come in no order."""
     about: frozenset[str] = frozenset()
-    """The telling values of its arguments, as far as a `Reader` has read it."""
-
-    @property
-    def grounded(self) -> bool:
-        """No argument is a guess, and at least one was found by an earlier call."""
-        return None not in self.origins.values() and any(self.origins.values())
+    """The telling values of its arguments."""
 
     def shares(self, other: "ToolCallResult") -> bool:
         """Whether both speak of the same thing."""
-        return bool(values(self.arguments) & values(other.arguments))
+        return not self.about.isdisjoint(other.about)
 
 
 class Reader:

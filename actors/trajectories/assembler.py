@@ -18,7 +18,7 @@ import structlog
 
 from actors.messages import Exchange, Feedback, Message
 from actors.ports.engines import Engine
-from actors.store import Beside, Joined, Store, stitchable
+from actors.store import Beside, Store, stitchable
 from actors.system.actor import Actor, Output, Received, Result
 from actors.system.streams import TRAFFIC_EXCHANGE, TRAFFIC_FEEDBACK, TRAJECTORY_CLOSED
 from actors.trajectories.builder import build
@@ -161,9 +161,7 @@ class Assembler(Actor):
             # The main line last: a call is late that began before its end.
             self._stitcher.remember(built.beside, run.id)
             self._stitcher.remember(built.turns, run.id)
-            records += [run, *(Beside(id=turn.id, trajectory_id=run.id) for turn in built.beside)]
-            records += [Joined(id=one.id, trajectory_id=run.id, outcome=run.outcome) for one in built.feedback]
-            records += [Joined(id=one.id, trajectory_id=run.id) for one in built.aside]
+            records += [run, *(Beside(id=turn.id, trajectory_id=run.id) for turn in built.beside), *built.joined]
             outputs.append(Output(TRAJECTORY_CLOSED, run))
             if closing.turns[0].explicit and (conversations := beginnings(closing.turns)) > _MIXED:
                 self.counts["mixed"] += 1

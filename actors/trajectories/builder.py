@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.messages import Feedback, Step, TokenRow, Trajectory, continues, derived_id, extended, ids_array
+from actors.store import Joined
 from actors.trajectories.link_keys import meant, named
 from actors.trajectories.parsed_exchange import Answer, ParsedExchange
 from actors.trajectories.roles import handoffs, roles_of
@@ -30,9 +31,9 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     turns: Turns
     beside: Turns
     """Calls off its main line: titles, summaries, retries. They are kept, and no step of anything."""
-    feedback: list[Feedback]
-    aside: list[Feedback]
-    """Feedback that names calls beside it alone: it says nothing of how the trajectory went."""
+    joined: Sequence[Joined]
+    """What was said of it. Who names a call beside it alone, rating a title, does not rate the work; who names the
+    trajectory means its main line."""
 
 
 def build(closing: Closing) -> Built:
@@ -41,13 +42,13 @@ def build(closing: Closing) -> Built:
     main = {turn.id for turn in turns}
     beside = [turn for turn in closing.turns if turn.id not in main]
     own, others = ({key for turn in some for key in named(turn)} for some in (turns, beside))
-    feedback: list[Feedback] = []
-    aside: list[Feedback] = []
-    for heard in closing.feedback:
-        keys = set(meant(heard))
-        # Who rates a title does not rate the work; who names the trajectory means its main line.
-        (aside if keys & others and not keys & own else feedback).append(heard)
-    return Built(run=_run(closing, turns, feedback), turns=turns, beside=beside, feedback=feedback, aside=aside)
+    aside = {said.id for said in closing.feedback if others.intersection(meant(said)) and own.isdisjoint(meant(said))}
+    run = _run(closing, turns, [said for said in closing.feedback if said.id not in aside])
+    joined = [
+        Joined(id=said.id, trajectory_id=run.id, outcome=None if said.id in aside else run.outcome)
+        for said in closing.feedback
+    ]
+    return Built(run=run, turns=turns, beside=beside, joined=joined)
 
 
 def _run(closing: Closing, turns: Turns, feedback: Sequence[Feedback]) -> Trajectory:

@@ -1,5 +1,6 @@
 """Keys under which turns find each other: what a turn makes, what it takes up, and how feedback may name it."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -12,7 +13,8 @@ Key = tuple[str, str, str]
 """(kind, scope, value). Kinds that feedback names, of a tenant: x exchange, r response, u custom id, t explicit id.
 Kinds that turns find each other by, of a tenant's agent key: s explicit id, p response, c tool call or part of an
 answer, e tool call that a mirror saw in the next request, h conversation, l outline of an answer"""
-ORIGINS = "pcehl"
+IDS = "pce"
+ORIGINS = IDS + "hl"
 """Kinds by which a turn follows the one that made the key, if no other did."""
 Signal = Literal["explicit", "response", "tool_call", "prefix", "none"]
 
@@ -47,11 +49,6 @@ class Index:
         found = self._found.get(key, "")
         return found if isinstance(found, set) else {found} if found else set()
 
-    def count(self, key: Key) -> int:
-        """How many there are."""
-        found = self._found.get(key, ())
-        return 1 if isinstance(found, str) else len(found)
-
     def sole(self, key: Key) -> str:
         """The only turn under `key`; empty if there is none, or another one."""
         found = self._found.get(key, "")
@@ -76,53 +73,35 @@ class Index:
 
 def named(turn: ParsedExchange) -> list[Key]:
     """How feedback may name it."""
-    told = ("x", turn.id), ("r", turn.response_id), ("u", turn.custom_id), ("t", turn.explicit)
-    return [(kind, turn.tenant, value) for kind, value in told if value]
+    told = ("x", turn.id), ("r", turn.response_id), ("u", turn.hints.custom_id), ("t", turn.explicit)
+    return _keys(turn.tenant, told)
 
 
-def meant(feedback: Feedback) -> list[Key]:
-    """The turns that `feedback` is about."""
-    told = (
-        ("x", feedback.exchange_id), ("r", feedback.response_id), ("u", feedback.custom_id),
-        ("t", feedback.trajectory_id),
-    )  # fmt: skip
-    return [(kind, feedback.tenant, value) for kind, value in told if value]
+def meant(said: Feedback) -> list[Key]:
+    """The turns that it is about."""
+    told = ("x", said.exchange_id), ("r", said.response_id), ("u", said.custom_id), ("t", said.trajectory_id)
+    return _keys(said.tenant, told)
 
 
 def made(turn: ParsedExchange) -> list[Key]:
     """All keys under which it is found."""
-    keys, scope = named(turn), _scope(turn)
-    if turn.response_id:
-        keys.append(("p", scope, turn.response_id))
-    if turn.explicit:
-        keys.append(explicit(turn))
+    told = [("p", turn.response_id), ("s", turn.explicit)]
     for answer in turn.answers:
-        keys += [("c", scope, call.id) for call in answer.calls if call.id]
-        keys += [("c", scope, ref) for ref in answer.refs]
-        keys += [("h", scope, answer.future), ("l", scope, answer.outline)]
+        told += [("c", name) for name in (*(call.id for call in answer.calls), *answer.refs)]
+        told += [("h", answer.future), ("l", answer.outline)]
     if turn.echo is not None:
-        keys += [("e", scope, call.id) for call in turn.echo.calls if call.id and not guessable(call.id)]
-    return keys
-
-
-def strong(turn: ParsedExchange) -> list[Key]:
-    """Ids that it takes up, the newest first."""
-    scope, kind = _scope(turn), "c" if turn.echo is None else "e"
-    keys: list[Key] = [("p", scope, turn.previous)] if turn.previous else []
-    return keys + [(kind, scope, call) for call in reversed(turn.answered[-_ECHOES:])]
-
-
-def weak(turn: ParsedExchange) -> list[Key]:
-    """What else tells whom it follows, the best first. Calls of two callers never follow each other by this."""
-    scope = _scope(turn)
-    # Whoever answered without a word follows the same answer by its own request.
-    told = (("h", turn.history), *(("h", request) for request in turn.requests), ("l", turn.outline))
-    return [(kind, scope, value) for kind, value in told if value]
+        told += [("e", call.id) for call in turn.echo.calls if not guessable(call.id)]
+    return named(turn) + _keys(_scope(turn), told)
 
 
 def taken(turn: ParsedExchange) -> list[Key]:
-    """All keys that it may follow another turn by."""
-    return [] if turn.explicit else [*strong(turn), *weak(turn)]
+    """What tells whom it follows, the best first: ids, the newest first, then the conversation. Calls of two callers
+    never follow each other by this."""
+    kind = "c" if turn.echo is None else "e"
+    told = [("p", turn.hints.previous_response_id), *((kind, call) for call in reversed(turn.answered[-_ECHOES:]))]
+    # Whoever answered without a word follows the same answer by its own request.
+    told += [("h", turn.history), *(("h", request) for request in turn.requests), ("l", turn.outline)]
+    return _keys(_scope(turn), told)
 
 
 def explicit(turn: ParsedExchange) -> Key:
@@ -132,10 +111,10 @@ def explicit(turn: ParsedExchange) -> Key:
 
 def of_run(run: Trajectory) -> list[Key]:
     """The keys by which a closed trajectory is remembered of the record that was made of it."""
-    scope = _of_key(run.tenant, run.caller)
-    keys: list[Key] = [("x", run.tenant, step.exchange_id) for step in run.steps]
-    keys += [("p", scope, step.response_id) for step in run.steps if step.response_id]
-    return keys + [("c", scope, call.id) for step in run.steps for call in step.tool_calls if call.id]
+    told = [("p", step.response_id) for step in run.steps]
+    told += [("c", call.id) for step in run.steps for call in step.tool_calls]
+    calls = [("x", step.exchange_id) for step in run.steps]
+    return _keys(run.tenant, calls) + _keys(_of_key(run.tenant, run.caller), told)
 
 
 def link_by(key: Key, turn: ParsedExchange) -> Link:
@@ -153,6 +132,10 @@ def is_guess(key: Key, turn: ParsedExchange) -> bool:
 def _scope(turn: ParsedExchange) -> str:
     """Ids are no secret: whoever has a key of his own does not write into a run of another by naming its ids."""
     return _of_key(turn.tenant, turn.caller)
+
+
+def _keys(scope: str, told: Iterable[tuple[str, str]]) -> list[Key]:
+    return [(kind, scope, value) for kind, value in told if value]
 
 
 def _of_key(tenant: str, caller: str) -> str:

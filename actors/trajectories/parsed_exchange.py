@@ -12,19 +12,10 @@ from itertools import takewhile
 import msgspec
 
 from actors.dialects import Conversation, Item, canonical, digest, read_conversation
-from actors.messages import (
-    GRAMMARS,
-    Exchange,
-    Sampled,
-    Sampling,
-    VersionSpan,
-    pack_array,
-    token_versions,
-)
+from actors.messages import GRAMMARS, Exchange, Hints, Sampled, Sampling, VersionSpan, pack_array, token_versions
 from actors.messages.sampling import NUMBERS
 
 _FULL = Sampling()
-_NOTHING = Item("assistant")
 MAX_TEXT = 100_000
 """Characters kept of a goal or an observation: a trajectory is no archive, the exchange is."""
 _MOST_EMPTY = 4
@@ -52,13 +43,7 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     started: float
     ended: float
     response_id: str
-    custom_id: str = ""
-    agent: str = ""
-    """As the address names it."""
-    explicit: str
-    """Trajectory, or conversation, that the call named itself."""
-    previous: str
-    """Response that it says it follows."""
+    hints: Hints
     answered: tuple[str, ...]
     """Ids of earlier tool calls and parts of answers in its conversation, the newest last."""
     system: str = ""
@@ -81,14 +66,18 @@ class ParsedExchange(msgspec.Struct, frozen=True, kw_only=True):
     results: bool = False
     """The observation has results of tools in it."""
     echo: Answer | None = None
-    """The last answer in the request, kept of mirrored calls: of those only the requests are known, and the answer to
-    one stands in the next."""
+    """The last answer in the request, kept of mirrored calls: the answer to one stands in the next."""
     answers: tuple[Answer, ...] = ()
     """One a choice; of a mirrored call one without a word."""
     tokens: Sampled = Sampled()
     sampling: Sampling = Sampling()
     why_not: str = ""
     """Why its tokens must not be trained on; empty if they may."""
+
+    @property
+    def explicit(self) -> str:
+        """Trajectory, or conversation, that the call named itself."""
+        return self.hints.trajectory_id or self.hints.conversation
 
     @property
     def size(self) -> int:
@@ -110,25 +99,29 @@ def read_turn(
         rerendered: tokens of a call that something was taken out of; without them it has none.
     """
     said = read_conversation(exchange)
-    items = said.items
+    items, mirrored = said.items, exchange.source == "mirror"
     last = max((i for i, item in enumerate(items) if item.role == "assistant"), default=-1)
-    forms = [canonical(item) for item in items]
-    state, history = hashlib.blake2b(digest_size=16), ""
-    mirrored = exchange.source == "mirror"
-    requests: list[str] = []
-    for position, form in enumerate(forms):
-        behind = position > last + 1 and items[position].role == "user" and not _is_system(items[position - 1])
-        if behind or (mirrored and position == last):
-            requests.append(state.hexdigest())
-        state.update(form)
-        if position == last:
-            history = state.hexdigest()
+    depth = sum(item.role == "assistant" for item in items)
     goal = next((item.text for item in items if item.role == "user"), "")
     about = " ".join(goal.split()).encode("utf-8", "replace")
+    state, history, outline = hashlib.blake2b(digest_size=16), "", ""
+    requests: list[str] = []
+    for position, item in enumerate(items):
+        behind = position > last + 1 and item.role == "user" and not _is_system(items[position - 1])
+        if behind or (mirrored and position == last):
+            requests.append(state.hexdigest())
+        form = canonical(item)
+        state.update(form)
+        if position == last:
+            history, outline = state.hexdigest(), _outline(about, depth, item, form)
+
+    def answer(item: Item) -> Answer:
+        after, form = state.copy(), canonical(Item("assistant", item.text, item.calls))
+        after.update(form)
+        return _answer(item, after.hexdigest(), _outline(about, depth + 1, item, form))
+
     since = items[last + 1 :] if last >= 0 or exchange.hints.previous_response_id else ()
-    depth = sum(item.role == "assistant" for item in items)
     tokens = rerendered or _told(exchange, version)
-    hints = exchange.hints
     return ParsedExchange(
         id=exchange.id,
         tenant=exchange.tenant,
@@ -136,23 +129,20 @@ def read_turn(
         started=exchange.started,
         ended=exchange.started + exchange.duration,
         response_id=exchange.response_id,
-        custom_id=hints.custom_id,
-        agent=hints.agent,
-        explicit=hints.trajectory_id or hints.conversation,
-        previous=hints.previous_response_id,
+        hints=exchange.hints,
         answered=_answered(items),
         # Calls of one agent have the same words: kept once.
         system=sys.intern("\n".join(item.text for item in takewhile(_is_system, items))[:_MAX_SYSTEM]),
         history=history,
         requests=tuple(reversed(requests[-_MOST_EMPTY:])),
-        outline=_outline(about, depth, items[last], forms[last]) if last >= 0 else "",
+        outline=outline,
         depth=depth,
         goal=goal[:MAX_TEXT],
         tools=said.tools,
         observation="\n".join(item.text for item in since if item.role in ("tool", "user"))[:MAX_TEXT],
         results=any(item.role == "tool" for item in since),
-        echo=_answer(items[last]) if mirrored and last >= 0 else None,
-        answers=tuple(_future(answer, state, about, depth) for answer in said.answers or [_NOTHING] * mirrored),
+        echo=_answer(items[last], history, outline) if mirrored and last >= 0 else None,
+        answers=tuple(map(answer, said.answers or [Item("assistant")] * mirrored)),
         tokens=tokens,
         sampling=exchange.sampling,
         why_not=_why_not(exchange, said if items else None, tokens, exchange.engine in processed),
@@ -206,13 +196,7 @@ def _told(exchange: Exchange, assumed: int) -> Sampled:
     )  # fmt: skip
 
 
-def _future(item: Item, state: "hashlib.blake2b", about: bytes, depth: int) -> Answer:
-    after, form = state.copy(), canonical(Item("assistant", item.text, item.calls))
-    after.update(form)
-    return _answer(item, after.hexdigest(), _outline(about, depth + 1, item, form))
-
-
-def _answer(item: Item, future: str = "", outline: str = "") -> Answer:
+def _answer(item: Item, future: str, outline: str) -> Answer:
     return Answer("assistant", item.text[:MAX_TEXT], item.calls, "", item.refs, item.cut, future, outline)
 
 

@@ -53,7 +53,7 @@ def roles_of(turns: Sequence[ParsedExchange]) -> list[str]:
         turns: of one trajectory, by start.
     """
     offers = {tools: frozenset(offered(tools)) for tools in {turn.tools for turn in turns}}
-    voices = [_Voice(turn.agent, _plain(turn.system), offers[turn.tools]) for turn in turns]
+    voices = [_Voice(turn.hints.agent, _plain(turn.system), offers[turn.tools]) for turn in turns]
     lasts: dict[int, int] = {}
     """Number of a role's first turn -> of its last."""
     found: list[int] = []

@@ -10,7 +10,7 @@ the order in which turns came.
 from collections.abc import Sequence
 
 from actors.dialects import parsed
-from actors.trajectories.link_keys import Key, is_guess, made, strong, weak
+from actors.trajectories.link_keys import Key, is_guess, made, taken
 from actors.trajectories.parsed_exchange import ParsedExchange
 
 _TELLING, _WORDS = 20, 4
@@ -82,7 +82,7 @@ def _parents(turns: Sequence[ParsedExchange]) -> dict[str, str]:
             kind = "several" if key[0] == "h" and len(makers[key]) > 1 else key[0]
             return _RANKS.index("guess" if is_guess(key, turn) else kind)
 
-        keys = [key for key in (*strong(turn), *weak(turn)) if key in makers]
+        keys = [key for key in taken(turn) if key in makers]
         if keys:
             parents[turn.id] = makers[min(keys, key=rank)][-1]
         for key in made(turn):

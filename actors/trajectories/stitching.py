@@ -27,6 +27,7 @@ from actors.messages import Feedback
 from actors.messages.bounded import Bounded
 from actors.trajectories.link_keys import (
     BROKEN,
+    IDS,
     ORIGINS,
     Index,
     Key,
@@ -36,9 +37,7 @@ from actors.trajectories.link_keys import (
     made,
     meant,
     named,
-    strong,
     taken,
-    weak,
 )
 from actors.trajectories.parsed_exchange import ParsedExchange
 
@@ -119,15 +118,15 @@ class Stitcher:
         for key in one.made:
             self._makers.add(key, turn.id)
             # An id that a closed trajectory made too is one that the engine repeats.
-            if key[0] in ORIGINS and (self._makers.count(key) > 1 or (key[0] in "cp" and key in self._closed)):
+            if key[0] in ORIGINS and (len(self._makers.get(key)) > 1 or (key[0] in "cp" and key in self._closed)):
                 self._repeated[key] = None
             if key[0] == "t":
                 self._keys[key] = turn.caller if self._keys.get(key, turn.caller) == turn.caller else None
         for key in one.taken:
             self._takers.add(key, turn.id)
-        if any(self._takers.count(key) for key in one.made) or any(map(ends, self._heard([turn]))):
+        if any(self._takers.get(key) for key in one.made) or any(map(ends, self._heard([turn]))):
             one.due = now + self._limits.grace_seconds
-        if max(self._makers.count(explicit(turn)), turn.depth + 1) >= self._limits.max_steps:
+        if max(len(self._makers.get(explicit(turn))), turn.depth + 1) >= self._limits.max_steps:
             one.due = now
         return True
 
@@ -161,9 +160,8 @@ class Stitcher:
 
     def remember(self, turns: Sequence[ParsedExchange], trajectory_id: str) -> None:
         """`turns` are in a closed trajectory: what still comes for it continues it."""
-        ended = max((turn.ended for turn in turns), default=0.0)
-        for turn in turns:
-            self.remember_keys([key for key in made(turn) if key[0] in "xs" + ORIGINS], trajectory_id, ended)
+        keys = [key for turn in turns for key in made(turn) if key[0] in "xs" + ORIGINS]
+        self.remember_keys(keys, trajectory_id, max((turn.ended for turn in turns), default=0.0))
 
     def remember_keys(self, keys: Sequence[Key], trajectory_id: str, ended: float) -> None:
         """As `remember`, for the rebuild."""
@@ -197,7 +195,7 @@ class Stitcher:
             for key in one.taken:
                 self._takers.discard(key, turn.id)
         heard = {one.id for one in feedback}
-        for said in {found for turn in members for key in named(turn) for found in self._said.get(key)}:
+        for said in self._about(members):
             if said in heard or not self._meant(self._feedback[said][0]):
                 for key in meant(self._feedback.pop(said)[0]):
                     self._said.discard(key, said)
@@ -211,23 +209,15 @@ class Stitcher:
         key = explicit(turn) if turn.explicit else origins[0][1] if origins else continued_by
         if key is not None:
             return link_by(key, turn)
-        return Link("none", BROKEN) if turn.history or turn.previous else None
+        return Link("none", BROKEN) if turn.history or turn.hints.previous_response_id else None
 
     def _orphaned(self, turn: ParsedExchange) -> bool:
         """Whether a turn that it follows is not here and never was."""
-        ids, past = strong(turn), weak(turn)
-        if turn.explicit or not (turn.history or turn.previous) or self._continued(turn)[0]:
+        if turn.explicit or not (turn.history or turn.hints.previous_response_id) or self._continued(turn)[0]:
             return False
-        if past and not self._unseen(past[0], turn) and not self._of_other_calls(past[0], turn):
-            return False
-        return any(self._unseen(key, turn) for key in ids) if ids else all(self._unseen(key, turn) for key in past)
-
-    def _of_other_calls(self, key: Key, turn: ParsedExchange) -> bool:
-        """Whether those who made `key` called their tools by other ids than `turn` answers: two runs may go the same
-        way."""
-        made_by = [self._open[maker].turn for maker in self._makers.get(key)]
-        named = [{call.id for answer in one.answers for call in answer.calls if call.id} for one in made_by]
-        return bool(named) and all(ids and ids.isdisjoint(turn.answered) for ids in named)
+        keys = taken(turn)
+        ids = [key for key in keys if key[0] in IDS]
+        return any(self._unseen(key, turn) for key in ids) if ids else all(self._unseen(key, turn) for key in keys)
 
     def _unseen(self, key: Key, turn: ParsedExchange) -> bool:
         """Whether nothing that `turn` could follow has made `key`."""
@@ -235,15 +225,15 @@ class Stitcher:
             return False
         return all(self._open[maker].turn.started > turn.started for maker in self._makers.get(key))
 
+    def _about(self, turns: Sequence[ParsedExchange]) -> set[str]:
+        """Feedback that names one of `turns`."""
+        return {said for turn in turns for key in named(turn) for said in self._said.get(key)}
+
     def _heard(self, turns: Sequence[ParsedExchange]) -> list[Feedback]:
-        ids = {
-            found
-            for turn in turns
-            for key in named(turn)
-            for found in self._said.get(key)
-            if turn.id in self._meant(self._feedback[found][0])
-        }
-        return sorted((self._feedback[key][0] for key in ids), key=lambda f: (f.received, f.id))
+        """What was said of `turns`, by time of receipt."""
+        ids = {turn.id for turn in turns}
+        told = [self._feedback[said][0] for said in self._about(turns)]
+        return sorted((one for one in told if not ids.isdisjoint(self._meant(one))), key=lambda f: (f.received, f.id))
 
     def _meant(self, feedback: Feedback) -> set[str]:
         """The open turns that `feedback` is about, as the store has it (`actors.store.runs.find_trajectory`): those by
@@ -272,7 +262,7 @@ class Stitcher:
         began: dict[str, float] = {}
         members = sorted((self._open[key].turn for key in found), key=lambda turn: (turn.depth, turn.started, turn.id))
         for turn in members:
-            before = (began.get(self._sole(key), turn.started) for key in (*strong(turn), *weak(turn)))
+            before = (began.get(self._sole(key), turn.started) for key in taken(turn))
             began[turn.id] = max([turn.started, *before])
         return sorted(members, key=lambda turn: (began[turn.id], turn.depth, turn.id))
 
@@ -290,16 +280,12 @@ class Stitcher:
 
     def _origins(self, turn: ParsedExchange) -> list[tuple[str, Key]]:
         """The turns that `turn` follows, and what tells so: all that its ids name, else the one by the best key."""
-        if turn.explicit:
-            return []
-        found = [(origin, key) for key in strong(turn) if (origin := self._sole(key)) and origin != turn.id]
-        if found:
-            return found
-        for key in weak(turn):
+        found: list[tuple[str, Key]] = []
+        for key in () if turn.explicit else taken(turn):
             origin = self._sole(key)
-            if origin and origin != turn.id and self._open[origin].turn.started <= turn.started:
-                return [(origin, key)]
-        return []
+            if origin and origin != turn.id and (key[0] in IDS or self._open[origin].turn.started <= turn.started):
+                found.append((origin, key))
+        return [one for one in found if one[1][0] in IDS] or found[:1]
 
     def _continued(self, turn: ParsedExchange) -> tuple[str, Key | None]:
         """(id of the closed trajectory that `turn` belongs to, the key that tells so)"""
@@ -307,7 +293,7 @@ class Stitcher:
         # The same id after the end is a new conversation of a long session.
         if turn.explicit and key in self._closed and turn.started <= self._closed[key][1]:
             return self._closed[key][0], key
-        for key in (*strong(turn), *weak(turn)):
+        for key in taken(turn):
             if key in self._closed and key not in self._repeated:
                 return self._closed[key][0], key
         return "", None

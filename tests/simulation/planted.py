@@ -40,7 +40,7 @@ class Forgetful(Assembler):
 
     async def start(self) -> None:
         await super().start()
-        self._stitcher = Stitcher(self._limits())
+        self._stitcher = Stitcher(self._limits)
 
 
 class HardOfHearing(Assembler):

@@ -41,16 +41,15 @@ _FLAG = "[the call failed] "
 _EMPTY = frozenset({"", "null", "None", "undefined", "nil", '""', "''"})
 
 _ERROR_KEY = re.compile(
-    r"(?:err|error|exception|fault|failure)"
+    r"(?:(?:is|has)?errors?|errored)$|(?:err|error|exception|fault|failure)"
     r"(?:s|code|codes|number|no|message|messages|msg|summary|description|detail|details|info|type|name|text|reason|reasons|"
     r"key|cause|causes|title|body|string|response|list)?$|traceback$|stacktrace$|exceptions$|"
     r"(?:validation|field|form|nonfield|request|input|api|parameter)errors?$|modelstate$|violations$|invalidparams$|"
     r"(?:fehler|fehlermeldung|erreurs?|errore|errori|erros?|fout|foutmelding|fel|feil|fejl|błąd|hata|chyba|ошибка)$"
 )
 """Members that hold what went wrong, in lower case without separators."""
-_SEVERAL = re.compile(r"(?:errors|errordetails|errorlist|failures|exceptions|\w{3,20}errors)$")
+_SEVERAL = re.compile(r"(?:errors|errordetails|errorlist|failures|exceptions|(?!has)\w{3,20}errors)$")
 """Those that may stand beside what went well."""
-_TRUE_IS_BAD = frozenset({"iserror", "haserror", "haserrors", "error", "errors", "failed", "failure", "errored"})
 _FALSE_IS_BAD = frozenset({"success", "ok", "succeeded", "successful", "issuccess", "issuccessful", "acknowledged"})
 _NOT_DONE = frozenset(
     {"accepted", "applied", "booked", "cancelled", "canceled", "charged", "completed", "created", "done", "executed",
@@ -59,7 +58,7 @@ _NOT_DONE = frozenset(
 """Members by which a call says that it did not do what it was to do, if they are false and a reason stands beside."""
 _STATUS = ("cod", "status", "statuscode", "httpstatus", "httpstatuscode", "httpcode", "responsecode")
 _ENDED = ("result", "outcome")
-_CODES = ("errcode", "errno", "ret", "retcode", "resultcode")
+_CODES = ("ret", "retcode", "resultcode")
 _WORDS = frozenset(
     {"error", "failed", "failure", "fail", "denied", "unauthorized", "unauthenticated", "forbidden", "timeout",
      "exception", "notfound", "permissiondenied", "invalidargument", "badrequest", "internalerror", "fatal",
@@ -189,18 +188,17 @@ def _literal(text: str) -> Any:
 def _object(answer: Mapping[Any, Any], depth: int) -> bool:
     members = _members(answer)
     # AWS names the shape of an error by `__type`, and of nothing else.
-    if _flags(members) or isinstance(answer.get("__type"), str):
+    if _undone(members) or isinstance(answer.get("__type"), str):
         return True
     code = next((members[key] for key in _EXITS if _is_number(members.get(key))), None)
-    if code is not None and len(members) <= 12:
-        return bool(code) and (code != NO or bool(members.get("stderr")))
+    if code is not None and len(members) <= 12 and (code != NO or members.get("stderr")):
+        return code != 0
     fine = any(members.get(key) is True for key in _FALSE_IS_BAD)
     kind = members.get("type", members.get("object"))
     whole = isinstance(kind, str) and _plain(kind).removesuffix("list").endswith(("error", "exception"))
-    wrong = [key for key, value in members.items() if _ERROR_KEY.match(key) and _is_wrong(value)]
+    wrong = _errors(members)
     if whole or wrong:
-        partly = not whole and all(map(_SEVERAL.match, wrong)) and _holds_data(members)
-        return not (fine or partly)
+        return not fine and (whole or not all(map(_SEVERAL.match, wrong)) or not _holds_data(members, depth))
     status = _status(members)
     if status is not None or fine:
         return bool(status)
@@ -214,11 +212,8 @@ def _members(answer: Mapping[Any, Any]) -> Members:
     return {_SEPARATORS.sub("", str(key)[:64]).lower(): member for key, member in answer.items()}
 
 
-def _flags(members: Members) -> bool:
-    """Whether a flag of the object says so."""
-    for key in members.keys() & _TRUE_IS_BAD:
-        if members[key] is True and not (key == "errors" and _mixed(members)):
-            return True
+def _undone(members: Members) -> bool:
+    """Whether a flag says that it did not succeed."""
     why = any(isinstance(members.get(key), str) and members[key] for key in (*_SAYS, "why", "cause", "note"))
     for key in members.keys() & _FALSE_IS_BAD:
         value = members[key]
@@ -226,6 +221,14 @@ def _flags(members: Members) -> bool:
             return True
     undone = any(members[key] is False for key in members.keys() & _NOT_DONE)
     return undone and why and len(members) <= 4
+
+
+def _errors(members: Members) -> list[str]:
+    """The members that say that something went wrong."""
+    return [
+        key for key, value in members.items()
+        if (value is True if key == "failed" else _ERROR_KEY.match(key) and _is_wrong(value))
+    ]  # fmt: skip
 
 
 def _is_wrong(value: Any) -> bool:
@@ -258,26 +261,19 @@ def _status(members: Members) -> bool | None:
     return (len(members) == 1 and 400 <= number < 600 if told is None else _plain(told) not in _GOOD) or None
 
 
-def _holds_data(members: Members) -> bool:
-    """Whether something was returned beside the errors."""
+def _holds_data(members: Members, depth: int) -> bool:
+    """Whether something was returned beside the errors; of Elasticsearch's bulk, whether some items went well."""
+    if members.get("errors") is True:
+        items = members.get("items")
+        return isinstance(items, list) and bool(items) and not _list(items, depth)
     for key, value in members.items():
         if key.startswith(("err", "exception", "fault", "cause")) or key in _BESIDE_ERRORS:
             continue
         if key == "data" and isinstance(value, Mapping):
-            if any(member is not None for member in value.values()):
-                return True
-        elif isinstance(value, list | Mapping) and value:
+            value = [member for member in value.values() if member is not None]
+        if isinstance(value, list | Mapping) and value:
             return True
     return False
-
-
-def _mixed(members: Members) -> bool:
-    """Whether `errors: true` stands over results by item, some of which went well (Elasticsearch's bulk)."""
-    items = members.get("items")
-    if not isinstance(items, list) or not items:
-        return False
-    wrong = sum("error" in str(item)[:2_000] for item in items[:_ITEMS])
-    return 0 < wrong < min(len(items), _ITEMS)
 
 
 def _wrapped(members: Members) -> Any:
@@ -332,13 +328,12 @@ def _item(members: Members, depth: int) -> bool:
     if len(members) == 1 and isinstance(inner := next(iter(members.values())), Mapping):
         return _is_wrong(inner.get("error"))
     kind = members.get("type")
-    if _flags(members) or (isinstance(kind, str) and _plain(kind) == "error"):
+    if _undone(members) or (isinstance(kind, str) and _plain(kind) == "error"):
         return True
     if members.keys() <= _COMPLAINT and len(members) >= 2:
         return any(isinstance(told, str) and _failed(told, depth + 1) for told in members.values())
     record = members.keys() & {"timestamp", "level", "severity", "createdat"}
-    wrong = any(_is_wrong(members.get(key)) for key in ("error", "errors", "exception"))
-    return wrong and not record and len(members) <= 8
+    return bool(_errors(members)) and not record and len(members) <= 8
 
 
 def _size(value: Any) -> int:

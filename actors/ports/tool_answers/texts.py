@@ -34,25 +34,17 @@ _QUOTED = re.compile(
 )
 _MARKS = r"^[^\w\n]{0,8}"
 _ERROR_HEAD = re.compile(
-    _MARKS + r"(?:[a-z]{1,20} ){0,3}?(?:error|errors|exception|failure|fault)\b"
+    _MARKS + r"(?:(?:[a-z]{1,20} ){0,3}?(?:error|errors|exception|failure|fault)\b"
     r"(?:\(s\))?(?:\W{0,3}$|\s{0,2}[:!\]>)#]|\s\w{1,20}(?:ing|ando|iendo|endo)\b"
-    r"|\s(?:occurred|while|when|during|from|code|at|-?\d)|\sin [^\n]{1,80}:)",
+    r"|\s(?:occurred|while|when|during|from|code|at|-?\d)|\sin [^\n]{1,80}:)|[1-9]\d{0,4} validation errors?\b)",
     re.IGNORECASE | re.MULTILINE,
-)
-_VALIDATION = re.compile(r"\W{0,8}[1-9]\d{0,4} validation errors?\b")
-_NO_ERROR = re.compile(
-    _MARKS + r"(?:\w{1,20} )?errors?\b\W{0,3}(?:0|none|null|no|nil)\b"
-    r"|[^\n]{0,100}\b(?:no|zero|0|without(?: any)?) (?:\w{1,20} )?(?:errors?|failures?|exceptions?)\b"
-    r"|[^\n]{0,100}\b(?:no hay|sin|keine?|aucune?|pas d['’]|nessun|sem|geen|ingen|inga|brak) "
-    r"(?:errores|error|fehler|erreurs?|errore|erros?|fouten|fel|feil|błędów)\b",
-    re.IGNORECASE,
 )
 _HEADS = re.compile(_MARKS + f"(?:{phrases.HEADS})", re.IGNORECASE)
 _PHRASES = re.compile(rf"(?<![-./_])\b(?:{phrases.PHRASES})(?![-./_]\w)", re.IGNORECASE)
 _FOREIGN = re.compile(phrases.FOREIGN, re.IGNORECASE)
 _SUCCESS = re.compile(rf"(?<!un)(?<!not )(?<!not been )(?:{phrases.SUCCESS})", re.IGNORECASE)
 _NEGATED = re.compile(phrases.NEGATED, re.IGNORECASE)
-_NOTHING = re.compile(_MARKS + f"(?:{phrases.FOUND_NOTHING})", re.IGNORECASE)
+_FINE = re.compile(_MARKS + f"(?:{phrases.FINE})", re.IGNORECASE)
 _LABEL = re.compile(
     r"((?:(?:Q|[A-Z][a-z]{2,20})(?= \(|:[^\n]{0,700}(?:[.;!?]\s|\n))|[A-Z]\S{0,30} [^\n:\"'`{}()\[\]]{1,50})"
     r"(?: \([^)\n]{1,60}\))?):\s"
@@ -76,12 +68,6 @@ _IF = re.compile(
 """What would be a failure if it happened."""
 _ENTRY = re.compile(r"\s{0,8}(?:\d{1,6}[.):]? |[-*•] )\s{0,8}\S")
 _CELLS = re.compile(r"[,;\t](?! )| \| |(?<=\S) {2,}(?=\S)")
-_WORKED = re.compile(
-    _MARKS + r"(?:(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|"
-    r"booked|refunded|paid|"
-    r"typed|navigated|opened|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)|results?)\b)",
-    re.IGNORECASE,
-)
 _CODE = (
     r"(?:(?:if|for|while|return|throw|raise|except|const|let|var|with|try|else|elif|\} catch)\b[^\n]{0,200}[;:{,(]$"
     r"|(?:raise|throw new) [\w.]{1,60}\(|\w{1,40} = |def \w|[)}\]]{1,3}[;,]?$)"
@@ -92,7 +78,7 @@ _LAID_OUT = re.compile(
     r"(?:fix|feat|chore|docs|refactor|test|build|ci|perf|style)(?:\([\w-]{1,40}\))?!?: |"
     r"(?:commit )?[0-9a-f]{7,40}(?: |$)|"
     r"[A-Z]{2,10}-\d{1,6} |--- |(?:Re|Fwd|Subject|From): |"
-    r"\[File: |diff --git|@@ |<\w|\S{1,200}:\d+[:-])"
+    r"\[File: |diff --git|@@ |<\w|(?!\S{1,200}:\d{1,7}:\d{1,5}: (?:fatal )?error: )\S{1,200}:\d+[:-])"
 )
 """The first line of source, Markdown, a diff, a table, a history, or what grep prints."""
 _STAMP = re.compile(
@@ -105,7 +91,7 @@ _BLOCKS = re.compile(rf"\s{{0,40}}(?:```|\"\"\"|#{{1,6}} \w|try:|\|.*\|$|{_CODE}
 _EXIT = re.compile(
     r"(?:\bexit(?:ed)?(?: with)?(?: an?)?(?: non-?zero)?(?: error)?(?: \(?(?:POSIX )?(?:exit )?)?(?: ?code| ?status)"
     r"|\breturn(?:ed)?[ _]code|\bexit[ _](?:code|status)|\bPOSIX exit code)(?: was| is)?"
-    r"\W{0,3}?(-?\d{1,10})\b(?=\W{0,3}$|[:,)\]])",
+    r"\W{0,3}?(-?\d{1,10})\b(?=\W{0,3}$|[:,)\]]| \()",
     re.IGNORECASE | re.MULTILINE,
 )
 _HTTP_FIRST = re.compile(
@@ -116,17 +102,13 @@ _HTTP_FIRST = re.compile(
     r"internal|not impl|bad gate|service|gateway|validation))",
     re.IGNORECASE,
 )
-_HTTP_WITHIN = re.compile(
-    r"\bstatus(?: code)?\W{0,3}[45]\d\d\b|\bHTTP(?:/\d(?:\.\d)?)?\W{1,3}[45]\d\d\b|: [45]\d\d [A-Z]\w+", re.IGNORECASE
-)
 _XML = re.compile(
     r"<(?:\w{1,20}:)?(?:errors?|errorresponse|fault|exception|faultcode|faultstring|error_message|tool_use_error|tool_call_error)\b",
     re.IGNORECASE,
 )
 _TITLE = re.compile(r"<title>[^<]{0,80}(?:\b[45]\d\d\b|error\b|not found|forbidden|unavailable)", re.IGNORECASE)
-_TRACEBACK = re.compile(r"^\W{0,8}Traceback \(most recent call last\)", re.MULTILINE)
 _EXCEPTION = re.compile(
-    r"^\s{0,4}(?:\[?\w{1,20}\]? ){0,3}?(?:[\w$]{1,60}[.:/]{1,2}){0,12}"
+    r"^\W{0,8}Traceback \(most recent call last\)|^\s{0,4}(?:\[?\w{1,20}\]? ){0,3}?(?:[\w$]{1,60}[.:/]{1,2}){0,12}"
     r"\w{0,60}(?:Error|Exception|Fault|Panic|Interrupt)\b(?:\s{0,2}[:(]|\s{0,4}$)"
     r"|[^\n]{1,250} \(\w{1,60}(?:Error|Exception)\)$"
     r"|^(?:Stop(?:Async)?Iteration|KeyboardInterrupt|SystemExit)\b"
@@ -138,7 +120,8 @@ _FRAME = re.compile(
     re.MULTILINE,
 )
 _BROKE_OFF = re.compile(
-    r"^(?:exception in thread|unhandled exception|uncaught |(?:php )?fatal error|php parse error|panic: |"
+    r"^(?:\S{1,200}:\d{1,7}:\d{1,5}: (?:fatal )?error: |exception in thread|sqlstate\[(?!00)|"
+    r"unhandled exception|uncaught |(?:php )?fatal error|php parse error|panic: |"
     r"thread '[^'\n]{0,80}'(?: \(\d+\))? panicked at|goroutine \d+ \[|signal: |segmentation fault|npm err(?:!|or )|"
     r"fatal: |error\[E\d+\]|error: |make(?:\[\d+\])?: \*\*\*|[^\s:][^\n:]{0,200}: (?:command )?not found$|"
     r"[^\n]{0,80}\bpanic serving\b|curl: \(\d+\) |"
@@ -148,7 +131,6 @@ _BROKE_OFF = re.compile(
     r"[^\n]{1,200} is not recognized as |\[?the command timed out|caused by: \S)",
     re.IGNORECASE | re.MULTILINE,
 )
-_COMPILER = re.compile(r"\S{1,200}:\d{1,7}:\d{1,5}: (?:fatal )?error: ")
 _FRAMES = 2
 """Frames that make a stack."""
 _NEAR = 40
@@ -166,8 +148,6 @@ def says_failed(text: str) -> bool:
         return code != 0
     if head.startswith("<"):
         return bool(_XML.search(head[:500]) or _TITLE.search(head))
-    if _COMPILER.match(lines[0][:400]):
-        return True
     if _LAID_OUT.match(lines[0]) or len(list(filter(_STAMP.match, lines))) > 1:
         return False
     return _broken(lines, tail) or (not _table(lines) and _message(text.strip(), lines))
@@ -185,22 +165,22 @@ def _message(text: str, lines: list[str]) -> bool:
     if len(text) > 4 * _MESSAGE:
         return False
     first = lines[0].strip()[:_SENTENCE]
-    if _NO_ERROR.match(first) or _NOTHING.match(first):
+    if _FINE.match(first):
         return False
-    if _HTTP_FIRST.match(first) or _ERROR_HEAD.match(first) or _VALIDATION.match(first):
+    if _HTTP_FIRST.match(first) or _ERROR_HEAD.match(first):
         return True
     if len(text) > _MESSAGE or len(lines) > _MESSAGE_LINES or (len(lines) > 1 and any(map(_BLOCKS.match, lines))):
         return False
     if len(lines) > 2 and all(map(_ENTRY.match, lines[1:])):
         text = first  # what a list of things is introduced by
     plain = _IF.sub("", _QUOTED.sub("_", text))[:_MESSAGE]
-    if _WORKED.match(plain) or _SUCCESS.search(plain):
+    if _SUCCESS.search(plain):
         return False
     label = _LABEL.match(text)
     if label and not any(said.search(label[1]) for said in (_HEADS, _PHRASES, _FOREIGN)):
         return False
     beginning = plain[:_SENTENCE]
-    if _HEADS.match(plain) or _NAMES.search(beginning) or _PHRASES.search(beginning) or _HTTP_WITHIN.search(beginning):
+    if _HEADS.match(plain) or _NAMES.search(beginning) or _PHRASES.search(beginning):
         return True
     if len(lines) == 1 and len(plain) <= _ALONE and _NEGATED.search(plain):
         return True
@@ -223,9 +203,9 @@ def _broken(lines: list[str], tail: str) -> bool:
     """Whether a program printed it when it broke off."""
     near = lines[:_NEAR]
     said = [line[:300] for line in near[:3] if not _BLOCKS.match(line)]
-    if any(_EXCEPTION.match(line) or _TRACEBACK.match(line) for line in said):
+    if any(_EXCEPTION.match(line) for line in said):
         return True
     stack = "\n".join(line[:400] for line in near)
     if len(_FRAME.findall(stack)) >= _FRAMES or _BROKE_OFF.search(stack) or _BROKE_OFF.search(tail[-_TAIL:]):
         return True
-    return bool(_TRACEBACK.search(tail) and _EXCEPTION.match(tail.rsplit("\n", 1)[-1][:300]))
+    return bool("\nTraceback (most recent call last)" in tail and _EXCEPTION.match(tail.rsplit("\n", 1)[-1][:300]))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.messages import Exchange
+from actors.messages import Exchange, Hints
 from actors.trajectories.parsed_exchange import read_turn
 from adapters.intake.tap import read_call
 from tests.unit.actors.trajectories.made import built, closed, names, stitcher_of
@@ -52,7 +52,7 @@ def test_a_run_is_one_trajectory(run: list[dict[str, Any]]) -> None:
     if '"item_reference"' not in asked:
         without_ids = stitcher_of()
         for exchange in exchanges:
-            without_ids.add(msgspec.structs.replace(read_turn(exchange), answered=(), previous=""), 0.0)
+            without_ids.add(msgspec.structs.replace(read_turn(exchange), answered=(), hints=Hints()), 0.0)
         (by_words,) = built(without_ids.close_due(10_000.0))
         assert (len(by_words.steps), by_words.confidence) == (len(run), 0.8)
 

@@ -54,6 +54,10 @@ FAILED = [
     "psycopg2.errors.UniqueViolation: duplicate key value",
     "undefined method `price' for nil:NilClass (NoMethodError)",
     '{"answer": "Sorry, I could not find that order."}',
+    "You need manager approval for refunds above 200 EUR.",
+    'SQLSTATE[23505]: Unique violation: 7 ERROR:  duplicate key value violates unique constraint "users_pkey"',
+    "Process exited with code 137 (OOMKilled)",
+    "src/main.c:3:5: error: expected ';' before 'return'",
 ]
 """Of each form that the labelled answers lack, one."""
 OK = [
@@ -81,7 +85,7 @@ OK = [
     "    raise ValueError(\n        'no such file'\n    )\n\n    return path",
     "[ERROR] 09:14 import: row 4 failed\n[INFO] 09:15 import: done",
 ]  # fmt: skip
-WRONG = {"build": 6, "unseen": 4, "later": 3, "strange": 9, "blind": 4}
+WRONG = {"build": 6, "unseen": 3, "later": 3, "strange": 9, "blind": 4}
 
 
 def test_of_the_labelled_answers_no_more_are_told_wrong_than_ever() -> None:
