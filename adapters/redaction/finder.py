@@ -8,15 +8,12 @@ import hashlib
 import hmac
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import partial
 
 import msgspec
 
-from adapters.redaction import keys, names, personal, secrets
-from adapters.redaction.detector import Clues, Detector, Spans, says
-from adapters.redaction.settings import KINDS, RedactionSettings, compiled, read_key
-from adapters.redaction.spelt import is_pair, may_be_spelt, spellings
-from adapters.redaction.tables import columns, inserted
+from adapters.redaction import keys, names, personal, secrets, spelt, tables
+from adapters.redaction.detector import Clues, form
+from adapters.redaction.settings import KINDS, RedactionSettings, compiled, read_key, require_valid
 
 PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,32}(?::[0-9a-f]{8})?\]")
 _SHORTEST_KNOWN = 6
@@ -70,22 +67,14 @@ class Finder:
         Raises:
             InvalidRedaction: an own pattern is no regular expression, or the key cannot be read.
         """
+        require_valid(settings)
         self.placeholders = Placeholders(read_key(settings))
         self._kinds = frozenset(settings.kinds)
-        known = (*keys.DETECTORS, *secrets.DETECTORS, *personal.DETECTORS)
-        self._plain = [one for one in known if one.kind in self._kinds]
-        telling = says(names.COLUMNS, names.FOREIGN_PASSWORDS)
-        other = (
-            Detector("secret", lambda clues: "\n" in clues.text and telling(clues), partial(columns, named=self.named)),
-            Detector("secret", says(("insert",)), partial(inserted, named=self.named)),
-            Detector("secret", may_be_spelt, self._spelt),
-        )
-        self._detectors = self._plain + [one for one in other if one.kind in self._kinds]
-        self._own = [
-            (pattern.name, compiled(pattern.regex, f"redact.patterns[{number}].regex"))
-            for number, pattern in enumerate(settings.patterns)
-        ]
-        self._rank = {kind: rank for rank, kind in enumerate((*(name for name, _ in self._own), *KINDS))}
+        plain = [one for one in (*keys.DETECTORS, *secrets.DETECTORS, *personal.DETECTORS) if one.kind in self._kinds]
+        other = (*tables.detectors(self.named), *spelt.detectors(plain))
+        self._detectors = plain + [one for one in other if one.kind in self._kinds]
+        self._own = [form(own.name, lambda clues: True, own.regex) for own in settings.patterns]
+        self._rank = {kind: rank for rank, kind in enumerate((*(own.kind for own in self._own), *KINDS))}
         self._allowed = [
             compiled(text[1:-1] if is_regex(text) else re.escape(text), f"redact.allow[{number}]")
             for number, text in enumerate(settings.allow)
@@ -97,7 +86,7 @@ class Finder:
             clues = Clues(masked(joined))
             if any(value in joined for value in known) or any(one.finds(clues) for one in self._detectors):
                 return False
-        return not any(pattern.search(text) for _, pattern in self._own for text in texts)
+        return not any(next(own.find(text), None) for own in self._own for text in texts)
 
     def edits(self, text: str, known: dict[str, str]) -> list[Edit]:
         """What to take out of `text`, in order, without overlaps. What is left between placeholders is searched again
@@ -143,25 +132,15 @@ class Finder:
             return None
         return Edit(0, len(value), self.placeholders.of(kind, value), kind, value)
 
-    def _spelt(self, text: str) -> Spans:
-        for start, end, said in spellings(text):
-            clues = Clues(said)
-            if is_pair(said) or any(one.finds(clues) for one in self._plain):
-                yield start, end
-
     def _search(self, text: str, start: int, end: int, known: dict[str, str]) -> list[Edit]:
         part = text[start:end]
         clues = Clues(masked(part))
-        spans: list[tuple[int, int, str]] = []
-        for detector in self._detectors:
-            if detector.possible(clues):
-                spans += ((*span, detector.kind) for span in detector.find(clues.text))
-        for name, pattern in self._own:
-            group = "value" if "value" in pattern.groupindex else 0
-            spans += ((*match.span(group), name) for match in pattern.finditer(part))
+        spans = [(*span, one.kind) for one in self._detectors if one.possible(clues) for span in one.find(clues.text)]
+        spans += [(*span, own.kind) for own in self._own for span in own.find(part)]
         for value, kind in known.items():
             if value in part:
-                spans += ((*span, kind) for span in _words(part, value))
+                alone = rf"(?<![^\W_]){re.escape(value)}(?![^\W_])"
+                spans += ((*match.span(), kind) for match in re.finditer(alone, part))
         spans = [span for span in spans if span[0] < span[1] and not self._stays(part[span[0] : span[1]])]
         return [self._made(part, start, group) for group in merged(spans)]
 
@@ -226,12 +205,3 @@ def applied(text: str, edits: Iterable[Edit]) -> str:
         parts += (text[at : edit.start], edit.placeholder)
         at = edit.end
     return "".join((*parts, text[at:]))
-
-
-def _words(text: str, value: str) -> Iterator[tuple[int, int]]:
-    at = text.find(value)
-    while at >= 0:
-        end = at + len(value)
-        if not (at and text[at - 1].isalnum()) and not (end < len(text) and text[end].isalnum()):
-            yield at, end
-        at = text.find(value, end)

@@ -17,7 +17,7 @@ import msgspec
 from actors.messages import Exchange, Feedback
 from actors.messages.traffic import Part
 from adapters.redaction.finder import Finder, applied
-from adapters.redaction.settings import RedactionSettings, require_valid
+from adapters.redaction.settings import RedactionSettings
 from adapters.redaction.strict import Strict
 from adapters.redaction.tokens import may_carry_tokens, take_out
 from adapters.redaction.walk import Walk, pieces, unique
@@ -51,7 +51,6 @@ class Redactor:
         Raises:
             InvalidRedaction: names the setting and what to write instead.
         """
-        require_valid(settings)
         self._enabled = bool(settings.kinds or settings.patterns or settings.strict)
         self._finder = Finder(settings)
         clean = self._finder.clean
