@@ -117,7 +117,7 @@ def labelled(kind: str, names: Iterable[str], rest: str, kept: Callable[[str], s
         rest: the pattern of what follows a name; its group `value` is what is taken out.
         kept: how much of that, from its beginning, is one.
     """
-    words = Words(*{_LITERAL.match(name.replace("(?=", ""))[0] for name in names})
+    words = Words(*{_LITERAL.findall(name.replace("(?=", ""))[0] for name in names})
     compiled = re.compile(f"(?i)(?:{'|'.join(names)}){rest}")
 
     def find(text: str) -> Spans:

@@ -13,12 +13,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from adapters.redaction.finder import Edit, Finder, applied, is_worth_knowing
-from adapters.redaction.tokens import TOKEN_FIELDS
 
 Slot = tuple[Any, Any, Any, str | None]
 """`holder[place]` is a text or a number, in a field of this name; without a name the place itself is the text."""
 
-_UNREAD = TOKEN_FIELDS - {"prompt_text"}
+TOKENS = {
+    "prompt": frozenset({"prompt_token_ids", "prompt_logprobs", "prompt_text"}),
+    "response": frozenset({"token_ids", "logprobs", "top_logprobs", "output_token_ids"}),
+}
+"""Fields that hold token ids, or what decodes as they do, of a part of the call."""
+_UNREAD = TOKENS["prompt"] - {"prompt_text"} | TOKENS["response"]
 _IDS = frozenset(
     {
         "id", "object", "type", "role", "tool_call_id", "tool_use_id", "call_id", "item_id", "previous_response_id",
@@ -79,6 +83,28 @@ class Walk:
         for slot in self._slots(box, 0, name, True):
             self._fill(slot)
         return box[0]
+
+    def is_cut(self, events: list[Any]) -> bool:
+        """Whether a find lies across the events of a stream that could not be merged: a stream cuts a text wherever it
+        likes. What is the same in each event was not cut."""
+        texts: dict[tuple[Any, ...], list[str]] = {}
+
+        def collect(value: Any, place: tuple[Any, ...]) -> None:
+            if isinstance(value, str):
+                texts.setdefault(place, []).append(value)
+            elif isinstance(value, dict | list):
+                for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+                    if not _is_protocol(name, part, False):
+                        collect(part, (*place, name))
+
+        for event in events:
+            collect(event, ())
+        return any(
+            not any(edit.value in part for part in parts)
+            for parts in texts.values()
+            if len(set(parts)) > 1
+            for edit in self.finder.edits("".join(parts), self.known)
+        )
 
     def edits(self, value: str | int, name: str = "") -> list[Edit]:
         """What to take out of a text, or of a number in a field; what was found is known from now on."""
@@ -189,25 +215,6 @@ def _units(box: list[Any]) -> Iterator[tuple[Any, Any, str, bool, bool]]:
             yield body, name, name, name in _FREE and isinstance(part, dict), False
 
 
-def pieces(events: list[Any]) -> list[list[str]]:
-    """The strings of a list of events by their place: a stream cuts a text wherever it likes. What is the same in each
-    event was not cut.
-    """
-    places: dict[tuple[Any, ...], list[str]] = {}
-
-    def walk(value: Any, place: tuple[Any, ...]) -> None:
-        if isinstance(value, str):
-            places.setdefault(place, []).append(value)
-        elif isinstance(value, dict | list):
-            for name, part in value.items() if isinstance(value, dict) else enumerate(value):
-                if not _is_protocol(name, part, False):
-                    walk(part, (*place, name))
-
-    for event in events:
-        walk(event, ())
-    return [parts for parts in places.values() if len(set(parts)) > 1]
-
-
 def container(text: str) -> Any:
     """The object or list that `text` is in JSON; None also if a field stands in it twice, as one of them would not be
     read, and yet be kept."""
@@ -232,11 +239,9 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def is_file(text: str) -> bool:
     """Whether `text` is an embedded file in base64, which holds no text and is long."""
-    if len(text) < _FILE:
+    if len(text) < _FILE or not text.isascii():
         return False
-    if text.startswith("data:") and ";base64," in text[:100]:
-        return True
-    return text.isascii() and not text.encode().translate(None, _BASE64)
+    return (text.startswith("data:") and ";base64," in text[:100]) or not text.encode().translate(None, _BASE64)
 
 
 def _tells(name: str, free: bool) -> bool:
