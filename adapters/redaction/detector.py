@@ -56,13 +56,13 @@ class Detector(msgspec.Struct, frozen=True):
 
 class Words:
     """Words in lower case, one of which must stand in a text for it to be worth a search; those that are not ASCII are
-    looked for only in texts that are not either."""
+    looked for only in texts that are not either. `long`: a run as long as a key must stand there, too."""
 
-    def __init__(self, *words: str) -> None:
-        self._all, self._ascii = words, tuple(filter(str.isascii, words))
+    def __init__(self, *words: str, long: bool = False) -> None:
+        self._all, self._ascii, self._long = words, tuple(filter(str.isascii, words)), long
 
     def __call__(self, clues: Clues) -> bool:
-        return self.among(clues.low)
+        return (clues.long_run or not self._long) and self.among(clues.low)
 
     def among(self, low: str) -> bool:
         """Whether one of them stands in a text in lower case."""

@@ -39,26 +39,6 @@ class Edit(msgspec.Struct, frozen=True):
     """(value, kind) of the finds that were merged into it: each may be repeated alone, as the password of a URL."""
 
 
-class Placeholders:
-    """Makes what stands where something was taken out: `[REDACTED:email]`, or `[REDACTED:email:1f0c9a3e]` with a key.
-
-    The digits tell two values apart: a conversation about two customers cannot be followed if both are
-    `[REDACTED:email]`. Without a key anybody could try all card numbers against them, so without a key there are none.
-    """
-
-    def __init__(self, key: bytes = b"") -> None:
-        self._key = key
-
-    def of(self, kind: str, value: str) -> str:
-        """The same kind and value always give the same."""
-        return f"[REDACTED:{kind}:{self.digest(kind, value, 8)}]" if self._key else f"[REDACTED:{kind}]"
-
-    def digest(self, kind: str, value: str, digits: int) -> str:
-        """The first `digits` hex digits of the HMAC; without the key they do not reveal `value`."""
-        message = f"{kind}\0{value}".encode("utf-8", "surrogatepass")
-        return hmac.new(self._key, message, hashlib.sha256).hexdigest()[:digits]
-
-
 class Finder:
     """Knows what to search for."""
 
@@ -68,7 +48,7 @@ class Finder:
             InvalidRedaction: an own pattern is no regular expression, or the key cannot be read.
         """
         require_valid(settings)
-        self.placeholders = Placeholders(read_key(settings))
+        self._key = read_key(settings)
         self._kinds = frozenset(settings.kinds)
         plain = [one for one in (*keys.DETECTORS, *secrets.DETECTORS, *personal.DETECTORS) if one.kind in self._kinds]
         other = (*tables.detectors(self.named), *spelt.detectors(plain))
@@ -79,6 +59,19 @@ class Finder:
             compiled(text[1:-1] if is_regex(text) else re.escape(text), f"redact.allow[{number}]")
             for number, text in enumerate(settings.allow)
         ]
+
+    def placeholder(self, kind: str, value: str) -> str:
+        """What stands where `value` was taken out: `[REDACTED:email]`, or `[REDACTED:email:1f0c9a3e]` with a key.
+
+        The digits tell two values apart: a conversation about two customers cannot be followed if both are
+        `[REDACTED:email]`. Without a key anybody could try all card numbers against them, so without a key there are
+        none."""
+        return f"[REDACTED:{kind}:{self.digest(kind, value, 8)}]" if self._key else f"[REDACTED:{kind}]"
+
+    def digest(self, kind: str, value: str, digits: int) -> str:
+        """The first `digits` hex digits of the HMAC; without the key they do not reveal `value`."""
+        message = f"{kind}\0{value}".encode("utf-8", "surrogatepass")
+        return hmac.new(self._key, message, hashlib.sha256).hexdigest()[:digits]
 
     def clean(self, texts: Sequence[str], known: Collection[str] = ()) -> bool:
         """Whether there is nothing in any of `texts`; the cheap way to find that out for most calls."""
@@ -130,7 +123,7 @@ class Finder:
         """The edit for all of `value`, which was found in another way, unless it is allowed."""
         if self._stays(value):
             return None
-        return Edit(0, len(value), self.placeholders.of(kind, value), kind, value)
+        return Edit(0, len(value), self.placeholder(kind, value), kind, value)
 
     def _search(self, text: str, start: int, end: int, known: dict[str, str]) -> list[Edit]:
         part = text[start:end]
@@ -149,7 +142,7 @@ class Finder:
         kind = min((span[2] for span in group), key=self._rank.__getitem__)
         value = part[start:end]
         inside = tuple((part[a:b], other) for a, b, other in group) if len(group) > 1 else ()
-        return Edit(offset + start, offset + end, self.placeholders.of(kind, value), kind, value, inside)
+        return Edit(offset + start, offset + end, self.placeholder(kind, value), kind, value, inside)
 
     def _stays(self, value: str) -> bool:
         return any(pattern.fullmatch(value) for pattern in self._allowed)

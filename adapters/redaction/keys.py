@@ -7,7 +7,7 @@ boundary, so none is worse than linear but for small constants (a test holds tha
 """
 
 from adapters.redaction.detector import Words, form
-from adapters.redaction.names import stands_for
+from adapters.redaction.names import is_value
 
 _FORMS = (
     r"sk-(?:ant-|proj-|svcacct-|admin-|or-v1-|lf-)?(?=[\w-]{0,200}\d)[\w-]{20,}",
@@ -67,6 +67,6 @@ DETECTORS = (
         "credentials", lambda clues: "://" in clues.text and "@" in clues.text,
         r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s:/@\"'<>\x00]{0,100}:"
         r"(?P<value>[^\s/@\"'<>\x00]{1,200})@",
-        lambda found: not stands_for(found),
+        is_value,
     ),
 )  # fmt: skip

@@ -107,9 +107,9 @@ def named(name: str) -> str:
     return named(bare) if bare and bare != low else ""
 
 
-def stands_for(value: str) -> bool:
-    """Whether `value` only stands for one: a placeholder, a variable, a word such as `null`."""
-    return value.lower() in _PLAIN or _REFERENCE.fullmatch(value) is not None
+def is_value(text: str) -> bool:
+    """Whether `text` is one, and does not only stand for one: a placeholder, a variable, a word such as `null`."""
+    return text.lower() not in _PLAIN and _REFERENCE.fullmatch(text) is None
 
 
 def is_secret(kind: str, value: str, tie: int = FIELD) -> bool:
@@ -118,7 +118,7 @@ def is_secret(kind: str, value: str, tie: int = FIELD) -> bool:
     digits = sum(map(str.isdigit, value))
     if kind in PERSONAL_KINDS:
         return (7 if kind == "phone" else 4) <= digits <= 20 and len(value) <= 32 and not _SPELT.search(value)
-    if stands_for(value) or len(value) < 3:
+    if not is_value(value) or len(value) < 3:
         return False
     if kind == "header":
         return len(value) > 8 and not value.isalpha()

@@ -22,19 +22,14 @@ from adapters.redaction.detector import Detector, Spans, Words, form, labelled, 
 
 _MOST_CHECKS = 2000
 """Candidates of a kind in one text that are asked whether they are one (up to 90 us each)."""
-_DOMAINS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        r"(?!\d+[.x])(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@])",
-        # In scripts without spaces the words around an address touch it.
-        r"(?!\d+[.x])(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9_@])",
-    )
+_DOMAIN = re.compile(
+    # In scripts without spaces the words around an address touch it: then its ASCII is one.
+    r"(?!\d+[.x])(?:(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}(?![\w@])"
+    r"|(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9_@]))"
 )
-_SAID_DOMAINS = (
-    re.compile(
-        r"(?i)(?:[\w-]{2,63} dot |[\w-]{2,63}\.){1,3}"
-        r"(?:com|org|net|io|de|fr|uk|es|it|nl|eu|co|edu|gov|info|me|ch|at|pl)(?!\w)"
-    ),
+_SAID_DOMAIN = re.compile(
+    r"(?i)(?:[\w-]{2,63} dot |[\w-]{2,63}\.){1,3}"
+    r"(?:com|org|net|io|de|fr|uk|es|it|nl|eu|co|edu|gov|info|me|ch|at|pl)(?!\w)"
 )
 _LOCAL = ".%+'_-"
 _LONGEST_LOCAL = 128
@@ -72,15 +67,14 @@ _NATIONAL = (
 )
 
 
-def _emails(sign: str, domains: tuple[re.Pattern[str], ...], local: re.Pattern[str], text: str) -> Spans:
+def _emails(sign: str, domain: re.Pattern[str], local: re.Pattern[str], text: str) -> Spans:
     """From each sign outwards: twenty times faster than a pattern that begins with every letter of the text."""
     for at, end in Words(sign).places(lowered(text)):
         start, floor = at, max(0, at - _LONGEST_LOCAL)
         while start > floor and (text[start - 1].isalnum() or text[start - 1] in _LOCAL):
             start -= 1
-        domain = next(filter(None, (domain.match(text, end) for domain in domains)), None)
-        if domain and local.fullmatch(text, start, at):
-            yield start, domain.end()
+        if (found := domain.match(text, end)) and local.fullmatch(text, start, at):
+            yield start, found.end()
 
 
 def is_card(number: str) -> bool:
@@ -130,8 +124,8 @@ _long_number = attrgetter("long_number")
 _GAP = r"[ .\u00a0\u2009\u2011-]"
 _checked = partial(form, most=_MOST_CHECKS)
 DETECTORS = (
-    Detector("email", lambda clues: "@" in clues.text, partial(_emails, "@", _DOMAINS, re.compile(r"(?!git\Z).+"))),
-    Detector("email", Words(" at "), partial(_emails, " at ", _SAID_DOMAINS, re.compile(r"(?=.*[\d.])[\w.+-]{2,}"))),
+    Detector("email", lambda clues: "@" in clues.text, partial(_emails, "@", _DOMAIN, re.compile(r"(?!git\Z).+"))),
+    Detector("email", Words(" at "), partial(_emails, " at ", _SAID_DOMAIN, re.compile(r"(?=.*[\d.])[\w.+-]{2,}"))),
     form(
         "email", Words("at)", "at]", "at }", "at )", "at ]"),
         r"(?i)(?<![\w.+-])[\w.+-]{1,64} ?[(\[{] ?at ?[)\]}] ?[\w-]{1,63}"

@@ -5,7 +5,6 @@ many languages; codes, cookies and commands; and long random words of no known f
 """
 
 import re
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
@@ -19,8 +18,8 @@ from adapters.redaction.names import (
     QUOTED,
     SECRETS,
     is_secret,
+    is_value,
     named,
-    stands_for,
 )
 
 _HINTS = Words(*PASSWORDS, *SECRETS)
@@ -198,7 +197,7 @@ def _is_random(word: str) -> bool:
 
 def _is_key(word: str) -> bool:
     looks = any(map(str.isdigit, word)) and (_turns(word) >= _ENOUGH_TURNS / 2 or word.isupper())
-    return looks and not stands_for(word)
+    return looks and is_value(word)
 
 
 def _turns(word: str) -> float:
@@ -207,23 +206,11 @@ def _turns(word: str) -> float:
     return sum(first != second for first, second in pairwise(kinds)) / max(1, len(kinds))
 
 
-def _is_value(word: str) -> bool:
-    return not stands_for(word)
-
-
-def _phrase(words: str, pattern: str, is_one: Callable[[str], bool] = _is_value, *, long: bool = False) -> Detector:
-    """What is written otherwise than as `name = value`; it cannot be there without one of the words, in lower case.
-
-    Args:
-        long: nor without a run of letters and digits as long as a key.
-    """
-    said = Words(*words.split("|"))
-    return form("secret", (lambda clues: clues.long_run and said(clues)) if long else said, pattern, is_one)
-
-
 _login = partial(is_secret, "password", tie=FAR)
 _password = partial(is_secret, "password", tie=QUOTED)
 _token = partial(is_secret, "token", tie=QUOTED)
+_phrase = partial(form, "secret", is_one=is_value)
+"""What is written otherwise than as `name = value`."""
 DETECTORS = (
     Detector("secret", _HINTS, _stated),
     labelled(
@@ -241,7 +228,10 @@ DETECTORS = (
     ),
     # Commands that take one.
     _phrase(
-        "mysql|mariadb|sshpass|login|redis-cli|curl|wget|http |sqlcmd|openssl|smb|rpcclient|net use|7z|rar |zip ",
+        Words(
+            "mysql", "mariadb", "sshpass", "login", "redis-cli", "curl", "wget", "http ", "sqlcmd", "openssl", "smb",
+            "rpcclient", "net use", "7z", "rar ", "zip ",
+        ),
         r"(?:\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,120}?\s-p(?=\S)|\bsshpass\s+-p\s?"
         r"|\b(?:docker|podman|helm|oc|az|skopeo|nerdctl)\b[^\n|;]{0,40}\blogin\b[^\n|;]{0,120}?\s-p\s+"
         r"|\bredis-cli\b[^\n|;]{0,80}?\s-a\s+|\bsqlcmd\b[^\n|;]{0,120}?\s-P\s?|\bopenssl\b[^\n|;]{0,80}?\s-k\s+"
@@ -252,63 +242,68 @@ DETECTORS = (
         r"['\"]?(?P<value>[^\s'\"]{3,200})",
     ),
     _phrase(
-        "sudo|chpasswd",
+        Words("sudo", "chpasswd"),
         r"\becho\s+(?:-\w\s+)?['\"]?(?:\w{1,32}:)?(?P<value>[^\s'\"|:]{4,128})['\"]?\s*\|\s*(?:sudo\s+-S"
         r"|(?:sudo\s+)?chpasswd)",
     ),
     # What makes a user in SQL, a credential in PowerShell, a login in code (`auth=("me", "...")`), a network.
     _phrase(
-        "identified", r"(?i)\bidentified\s+(?:with\s+\S{1,40}\s+)?by\s+['\"](?P<value>[^'\"\n]{4,128})['\"]", _token
-    ),
-    _phrase("with password|encrypted password", r"(?i)\bwith\s+(?:encrypted\s+)?password\s+'(?P<value>[^'\n]{4,128})'"),
-    _phrase(
-        "securestring",
-        r"(?i)convertto-securestring\s{1,9}(?:-string\s{1,9})?['\"](?P<value>[^'\"\n]{4,128})['\"]", _token,
+        Words("identified"),
+        r"(?i)\bidentified\s+(?:with\s+\S{1,40}\s+)?by\s+['\"](?P<value>[^'\"\n]{4,128})['\"]", is_one=_token,
     ),
     _phrase(
-        "login(|login_|auth(|auth=|auth =|credential",
+        Words("with password", "encrypted password"),
+        r"(?i)\bwith\s+(?:encrypted\s+)?password\s+'(?P<value>[^'\n]{4,128})'",
+    ),
+    _phrase(
+        Words("securestring"),
+        r"(?i)convertto-securestring\s{1,9}(?:-string\s{1,9})?['\"](?P<value>[^'\"\n]{4,128})['\"]", is_one=_token,
+    ),
+    _phrase(
+        Words("login(", "login_", "auth(", "auth=", "auth =", "credential"),
         r"(?i)(?:login|auth|credentials?)\w{0,8}\s?=?\s?[(\[]\s?[\"'][^\"'\n]{1,64}[\"'],"
-        r"\s?[\"'](?P<value>[^\"'\n]{4,128})[\"']\s?[)\]]", _password,
+        r"\s?[\"'](?P<value>[^\"'\n]{4,128})[\"']\s?[)\]]", is_one=_password,
     ),
-    _phrase("wifi:", r"(?i)wifi:[^\n]{0,80}?[;:]p:(?P<value>(?:\\.|[^;\n]){4,63});"),
+    _phrase(Words("wifi:"), r"(?i)wifi:[^\n]{0,80}?[;:]p:(?P<value>(?:\\.|[^;\n]){4,63});"),
     _phrase(
-        "login|cred|log in|logged in|sign in|signed in|gsdaten|ldedaten",
+        Words("login", "cred", "log in", "logged in", "sign in", "signed in", "gsdaten", "ldedaten"),
         r"(?i)(?:zugangsdaten|anmeldedaten|cred(?:ential)?s?|log(?:ged|ging)?[ -]?in(?: data)?|logins"
         r"|sign(?:ed)?[ -]in)"
         r"(?:\s?(?:[:=→]|->)|\s(?:is|are|with|as|using|mit|als|con|avec))\s?[\w.@+-]{2,64}"
         r"(?:\s?[/|,]\s?|:(?!\d{2,5}(?:[/,;\s]|$)))[\"'`]?(?P<value>[!-~\u00c0-\u024f]{4,128}?)[\"'`.,;:)]{0,3}(?=\s|\Z)",
-        _login,
+        is_one=_login,
     ),
     # Words before and after a code.
     _phrase(
-        " to ver| to conf| to log| to sign|for ver",
+        Words(" to ver", " to conf", " to log", " to sign", "for ver"),
         r"(?i)\b(?:use|enter|type)\s+(?:\w-)?(?P<value>\d{4,8})\s+(?:to|as|for)\s+(?:verify|confirm|log|sign|your|the"
         r"|complete)",
     ),
     _phrase(
-        " is your| is the", r"(?i)\b(?P<value>\d{4,8})\s+is\s+(?:your|the)\s+[^\n.]{0,40}\b(?:code|pin|otp)\b",
+        Words(" is your", " is the"),
+        r"(?i)\b(?P<value>\d{4,8})\s+is\s+(?:your|the)\s+[^\n.]{0,40}\b(?:code|pin|otp)\b",
     ),
     _phrase(
-        ":1|:2|:3|:4|:5|:6|:7|:8|:9|:*:",
+        Words(":1", ":2", ":3", ":4", ":5", ":6", ":7", ":8", ":9", ":*:"),
         r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(?P<value>\S{4,200})$",
     ),
     _phrase(
-        "phrase|mnemonic|seed",
+        Words("phrase", "mnemonic", "seed"),
         r"(?i)(?:seed|recovery|mnemonic|secret|backup)[- ]?(?:phrase|words?|seed)?[^\n]{0,24}?[:\s\"'“]"
         r"(?P<value>(?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})(?![a-z])",
     ),
     # Keys behind a bare word, in addresses, in cookies.
     _phrase(
-        "key |token |secret |keys |tokens ",
+        Words("key ", "token ", "secret ", "keys ", "tokens ", long=True),
         r"(?i)(?:key|token|secret)s?\s{1,2}[\"'`(]?"
         r"(?P<value>(?=[^\s\"'`]{0,200}\d)(?=[^\s\"'`]{0,200}[A-Za-z])[A-Za-z0-9+/_.=~-]{20,400})",
-        _is_key, long=True,
+        is_one=_is_key,
     ),
     _phrase(
-        "sig|appid=|api_key=|apikey=|?key=|&key=|sess|sid=",
+        Words("sig", "appid=", "api_key=", "apikey=", "?key=", "&key=", "sess", "sid=", long=True),
         r"(?i)(?<![a-z0-9])(?:sig|signature|x-amz-signature|x-goog-signature|appid|api_?key|(?<=[?&])key"
         r"|(?:session|sess|sid)[_-]?(?:id|key|token)?)=(?P<value>[\w%+/.~-]{16,200}=*)",
-        _is_key, long=True,
+        is_one=_is_key,
     ),
-    _phrase("://", r"://(?P<value>[A-Za-z0-9_-]{20,200})@", _is_key, long=True),
+    _phrase(Words("://", long=True), r"://(?P<value>[A-Za-z0-9_-]{20,200})@", is_one=_is_key),
 )  # fmt: skip

@@ -80,7 +80,7 @@ class Strict:
         Args:
             finder: with a key for its placeholders; without one a digest would give short texts away.
         """
-        self._finder, self._placeholders = finder, finder.placeholders
+        self._finder = finder
         self._ids = dict.fromkeys(
             ("trajectory_id", "agent", "custom_id", "conversation", "exchange_id"), self.outer_id
         ) | dict.fromkeys(("response_id", "previous_response_id"), self.inner_id)
@@ -105,11 +105,11 @@ class Strict:
 
     def text(self, text: str) -> str:
         """The placeholder for `text`; an empty one stays."""
-        return self._placeholders.of("text", text) if text else text
+        return self._finder.placeholder("text", text) if text else text
 
     def inner_id(self, value: str) -> str:
         """The digest of an id that stands in a body: equal ones stay equal."""
-        return f"id-{self._placeholders.digest('id', value, 24)}" if value else value
+        return f"id-{self._finder.digest('id', value, 24)}" if value else value
 
     def outer_id(self, value: str) -> str:
         """An id of the caller's, if it is formed like one."""
@@ -158,7 +158,7 @@ class Strict:
 
     def _object(self, value: dict[str, Any], how: str) -> dict[str, Any]:
         if how == "schema":
-            told = self._placeholders.of("schema", _canonical(value))
+            told = self._finder.placeholder("schema", _canonical(value))
             return {"type": "object", "properties": {}, "description": told}
         # `input` of a tool_use is an object; a conversation is a list.
         return {
@@ -172,23 +172,23 @@ class Strict:
         customers' data for keys, or its text; what is no object stays none, so that a malformed call is seen to be
         one."""
         if not value or not isinstance(value, str):
-            return {"redacted": self._placeholders.of("arguments", _canonical(value))} if value else value
+            return {"redacted": self._finder.placeholder("arguments", _canonical(value))} if value else value
         try:
             inner = json.loads(value)
         except (ValueError, RecursionError):
             inner = None
         whole = isinstance(inner, dict)
-        return json.dumps(self._arguments(inner)) if whole else self._placeholders.of("malformed", value)
+        return json.dumps(self._arguments(inner)) if whole else self._finder.placeholder("malformed", value)
 
     def _word(self, value: str) -> str:
         words = _WORD.fullmatch(value) and _WORDS.issuperset(re.split(r"[._-]", value))
-        return value if words or not value else self._placeholders.of("word", value)
+        return value if words or not value else self._finder.placeholder("word", value)
 
     def _name(self, name: str) -> str:
         """A name of a tool or a model, if it is formed like one."""
         parts = re.split(r"[^A-Za-z0-9]+", name)
         fits = _NAME.fullmatch(name) and not any(map(_RANDOM.search, parts)) and self._finder.clean([name])
-        return name if fits or not name else self._placeholders.of("name", name)
+        return name if fits or not name else self._finder.placeholder("name", name)
 
 
 def _canonical(value: Any) -> str:

@@ -100,7 +100,7 @@ def _masked(choice: dict[str, Any], walk: Walk) -> dict[str, Any]:
 
 def _edits(whole: str, walk: Walk) -> list[Edit] | None:
     """What is to be taken out, in order and without overlaps; None if something that was taken out is nowhere."""
-    placeholders = {value: walk.finder.placeholders.of(kind, value) for value, kind in walk.known.items()} | walk.taken
+    placeholders = {value: walk.finder.placeholder(kind, value) for value, kind in walk.known.items()} | walk.taken
     spans: list[tuple[int, int, str]] = []
     for value, placeholder in placeholders.items():
         places = _places(whole, value, placeholder)
