@@ -23,7 +23,7 @@ _MOST_ROUNDS = 8
 """One more round is the rule; the bound is for texts that were made to need many."""
 _LEAST, _LEAST_PERSONAL = 99, 999_999
 """No number of JSON that is not above it is a code, or one of a person's."""
-_SMALLEST_CARD = 10**12
+SMALLEST_CARD = 10**12
 _EMBEDDED = re.compile(r";base64,[A-Za-z0-9+/=_-]{64,}")
 
 
@@ -104,7 +104,7 @@ class Finder:
         text = str(value)
         told = self.named(name) if name else ""
         if isinstance(value, int):
-            if "card" in self._kinds and value > _SMALLEST_CARD and personal.is_card(text):
+            if "card" in self._kinds and value > SMALLEST_CARD and personal.is_card(text):
                 return self.whole("card", text)
             least = _LEAST_PERSONAL if told in names.PERSONAL_KINDS else _LEAST
             told = told if told in names.OF_NUMBERS and value > least else ""

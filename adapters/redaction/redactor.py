@@ -173,8 +173,8 @@ def _unescaped(match: re.Match[str], walk: Walk) -> str:
         inner = json.loads(f'"{match[1]}"', strict=False)
     except ValueError:
         return match[0]
-    edits = walk.edits(inner)
-    return json.dumps(applied(inner, edits)) if edits else match[0]
+    kept = walk.value(inner)
+    return json.dumps(kept) if kept != inner else match[0]
 
 
 def _left_out(walk: Walk) -> tuple[bytes, bool]:

@@ -24,20 +24,11 @@ _RAW_MESSAGES = {"prompt": "input_messages", "response": "output_messages"}
 
 
 class _Entry(msgspec.Struct):
+    """What the engine says of a sampled token."""
+
     token: str
     logprob: float
     bytes: list[Annotated[int, msgspec.Meta(ge=0, le=255)]] | None = None
-
-
-class _Logprobs(msgspec.Struct):
-    content: list[_Entry]
-
-
-class _Sampled(msgspec.Struct):
-    """A choice whose tokens can be told from each other."""
-
-    token_ids: list[int]
-    logprobs: _Logprobs
 
 
 def take_out(body: Any, walk: Walk, *, prompt: bool, response: bool) -> bool:
@@ -73,10 +64,10 @@ def _drop(value: Any, fields: set[str], raw: set[str]) -> bool:
 def _masked(choice: dict[str, Any], walk: Walk) -> dict[str, Any]:
     """The tokens of one answer, masked; none if what is left might decode to something that was taken out."""
     try:
-        sampled = msgspec.convert(choice, _Sampled)
-    except msgspec.ValidationError:
+        ids = msgspec.convert(choice["token_ids"], list[int])
+        entries = msgspec.convert(choice["logprobs"]["content"], list[_Entry])
+    except (KeyError, TypeError, msgspec.ValidationError):
         return {}
-    ids, entries = sampled.token_ids, sampled.logprobs.content
     texts = [bytes(entry.bytes or b"") or entry.token.encode("utf-8", "surrogatepass") for entry in entries]
     whole = b"".join(texts).decode("latin-1")  # a character is a byte
     edits = _edits(whole, walk)

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from adapters.redaction.finder import Edit, Finder, applied, is_worth_knowing
+from adapters.redaction.finder import SMALLEST_CARD, Edit, Finder, applied, is_worth_knowing
 
 Slot = tuple[Any, Any, Any, str | None]
 """`holder[place]` is a text or a number, in a field of this name; without a name the place itself is the text."""
@@ -40,7 +40,6 @@ _TITLES = ("name", "key", "field", "label", "k", "type")
 _VALUES = frozenset(("value", "v", "val", "text", "content"))
 _MOST_COLUMNS = 64
 _SHORTEST = 3
-_SMALLEST_CARD = 10**12
 _LONG_NAME = 12
 _MOST_KNOWN = 64
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\r\n"
@@ -59,15 +58,11 @@ class Walk:
         self.taken: dict[str, str] = {}
         """Placeholders by value, of all that was taken out."""
 
-    @property
-    def count(self) -> int:
-        return sum(self.finds.values())
-
     def body(self, body: Any) -> tuple[Any, bool]:
         """`body`, redacted in place, and whether anything was found in it."""
         if self._is_clean(body):
             return body, False
-        before, box = self.count, [body]
+        before, box = dict(self.finds), [body]
         for holder, place, name, free, apart in _units(box):
             mine = self.known
             self.known = dict(mine) if apart else mine
@@ -75,13 +70,12 @@ class Walk:
             self.known = mine
         for name in [name for name in body if _tells(name, False)] if isinstance(body, dict) else ():
             self._fill((body, name, name, None))
-        return box[0], self.count > before
+        return box[0], self.finds != before
 
     def value(self, value: Any, name: str = "") -> Any:
         """Anything of a stranger's, in a field of this name if it is one's."""
         box = [value]
-        for slot in self._slots(box, 0, name, True):
-            self._fill(slot)
+        self._unit(box, 0, name, True)
         return box[0]
 
     def is_cut(self, events: list[Any]) -> bool:
@@ -136,9 +130,8 @@ class Walk:
         return self.finder.clean(texts, self.known)
 
     def _slots(self, holder: Any, place: Any, name: str, free: bool, header: Sequence[str] = ()) -> Iterator[Slot]:
-        """The slots of `holder[place]`. `free`: no field of it is the protocol's. `header`: the columns of the lists in
-        it. JSON in a string is read as JSON, and
-        written anew if something was taken out of it."""
+        """The slots of `holder[place]`. JSON in a string is read as JSON, and written anew if something was taken out
+        of it. `free`: no field of it is the protocol's. `header`: the columns of the lists in it."""
         value = holder[place]
         kind = type(value)
         if kind is str:
@@ -148,9 +141,9 @@ class Walk:
             if inner is None or (name and self.finder.field(name, value)):
                 yield holder, place, value, name
                 return
-            box, before = [inner], self.count
+            box, before = [inner], dict(self.finds)
             yield from self._slots(box, 0, "", True)
-            if self.count > before:
+            if self.finds != before:
                 holder[place] = json.dumps(box[0], ensure_ascii=False)
         elif kind is dict:
             title = self._title(value) if free else ""
@@ -165,17 +158,16 @@ class Walk:
                 if _tells(key, free):
                     yield value, key, key, None
         elif kind is list:
-            title = value[0] if free and len(value) == 2 and type(value[0]) is str else ""
-            told = title if title and self.finder.named(title) else name if free else ""
             header = header or (value[0] if free and value and self._is_header(value[0]) else ())
             for at, part in enumerate(value):
                 if header and type(part) is list and len(part) == len(header) and part is not header:
                     for column, cell in enumerate(header):
                         yield from self._slots(part, column, cell, True)
-                elif type(part) is not int or name or part >= _SMALLEST_CARD:
-                    option = value[at - 1] if free and at and type(value[at - 1]) is str else ""
-                    yield from self._slots(value, at, option[2:] if option.startswith("--") else told, free)
-        elif kind is int and (value >= _SMALLEST_CARD or (name and value > 99)):
+                elif type(part) is not int or name or part >= SMALLEST_CARD:
+                    before = value[at - 1] if free and at and type(value[at - 1]) is str else ""
+                    tells = before.startswith("--") or (len(value) == 2 and self.finder.named(before))
+                    yield from self._slots(value, at, before.lstrip("-") if tells else name if free else "", free)
+        elif kind is int and (value >= SMALLEST_CARD or (name and value > 99)):
             yield holder, place, value, name
 
     def _is_header(self, value: Any) -> bool:

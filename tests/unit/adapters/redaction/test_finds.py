@@ -102,6 +102,8 @@ def test_what_is_taken_out_and_what_stays() -> None:
     assert [secret for text, secret in TAKEN_OUT if secret in REDACTOR.text(text)[0]] == []
     assert [text for text in STAYS if REDACTOR.text(text) != (text, {})] == []
     assert REDACTOR.text("i lost my password, my account is tipi@box.io")[1] == {"email": 1}, "no password"
+    twice = REDACTOR.text("is zx81-Kappa a good one? ok: password=zx81-Kappa")[0]
+    assert twice == "is [REDACTED:secret] a good one? ok: password=[REDACTED:secret]", "as within one message"
 
 
 def planted(name: str) -> list[dict[str, str]]:
