@@ -110,6 +110,10 @@ def _is_public(address: str) -> bool:
         return False
 
 
+def _is_national(number: str) -> bool:
+    return any(country.is_valid(number) for country in (cpf, nir, dni, nie, codicefiscale))
+
+
 def _number(value: str) -> str:
     """What may be a number of a person's in `value`, which stands behind the name of one. The word after it looks like
     its last group: up to the last group with a digit, or one letter."""
@@ -164,32 +168,28 @@ DETECTORS = (
         "phone", lambda clues: "+" in clues.text or "00" in clues.text,
         r"(?<![\w.+-])(?:\+|00)[1-9](?:[ .()/\u00a0\u2011-]{0,2}\d){6,14}(?![\w-]|\.\d)", _is_phone,
     ),
+    # As people write American numbers, those of French, German and British mobiles, and of British cities.
     form(
         "phone", _long_number,
-        r"(?<![\w.+/-])(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d(?P<by>[.-]))[2-9]\d\d(?(by)(?P=by)|[-. ])\d{4}"
-        r"(?![\w-]|[./]\d)",
-    ),
-    # As people write the numbers of French, German and British mobiles, and of British cities.
-    form(
-        "phone", _long_number,
-        r"(?<![\w.+/-])(?:0[67](?:[ .-]\d\d){4}|01[5-7]\d[ /-]\d{6,8}|07\d{3} \d{3} ?\d{3}|02\d \d{4} \d{4})"
-        r"(?![\w-]|\.\d)",
+        r"(?<![\w.+/-])(?:(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d(?P<by>[.-]))[2-9]\d\d(?(by)(?P=by)|[-. ])\d{4}(?!/\d)"
+        r"|0[67](?:[ .-]\d\d){4}|01[5-7]\d[ /-]\d{6,8}|07\d{3} \d{3} ?\d{3}|02\d \d{4} \d{4})(?![\w-]|\.\d)",
     ),
     _checked(
         "ip", lambda clues: clues.text.count(".") > 2, r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)", _is_public
     ),
     _checked("ip", lambda clues: clues.text.count(":") > 1, r"(?<![\w:.])[0-9A-Fa-f:]{3,39}(?![\w:])", _is_public),
-    _checked("national_id", _long_number, r"\d(?<![\w.-]\d)\d\d\.\d{3}\.\d{3}-\d{2}(?![\w-])", cpf.is_valid),
+    # CPF and NIR, DNI and NIE, codice fiscale.
     _checked(
-        "national_id", _long_number, r"[12](?<![\w.-][12]) \d{2} \d{2} \d[\dAB] \d{3} \d{3} \d{2}(?![\w-])",
-        nir.is_valid,
+        "national_id", _long_number,
+        r"\d(?<![\w.-]\d)(?:\d\d\.\d{3}\.\d{3}-\d\d|(?<=[12]) \d\d \d\d \d[\dAB] \d{3} \d{3} \d\d)(?![\w-])",
+        _is_national,
     ),
     _checked(
         "national_id", lambda clues: clues.number, r"(?<![\w.-])(?:\d{8}-?[A-Z]|[XYZ]-?\d{7}-?[A-Z])(?![\w-])",
-        lambda found: dni.is_valid(found) or nie.is_valid(found),
+        _is_national,
     ),
     _checked(
         "national_id", lambda clues: clues.long_run,
-        r"(?<![\w.-])[A-Z]{6}\d{2}[A-EHLMPR-T]\d{2}[A-Z]\d{3}[A-Z](?![\w-])", codicefiscale.is_valid,
+        r"(?<![\w.-])[A-Z]{6}\d{2}[A-EHLMPR-T]\d{2}[A-Z]\d{3}[A-Z](?![\w-])", _is_national,
     ),
 )  # fmt: skip

@@ -248,16 +248,13 @@ DETECTORS = (
     ),
     # What makes a user in SQL, a credential in PowerShell, a login in code (`auth=("me", "...")`), a network.
     _phrase(
-        Words("identified"),
-        r"(?i)\bidentified\s+(?:with\s+\S{1,40}\s+)?by\s+['\"](?P<value>[^'\"\n]{4,128})['\"]", is_one=_token,
+        Words("identified", "securestring"),
+        r"(?i)\b(?:identified\s+(?:with\s+\S{1,40}\s+)?by|convertto-securestring(?:\s{1,9}-string)?)\s{1,9}"
+        r"['\"](?P<value>[^'\"\n]{4,128})['\"]", is_one=_token,
     ),
     _phrase(
         Words("with password", "encrypted password"),
         r"(?i)\bwith\s+(?:encrypted\s+)?password\s+'(?P<value>[^'\n]{4,128})'",
-    ),
-    _phrase(
-        Words("securestring"),
-        r"(?i)convertto-securestring\s{1,9}(?:-string\s{1,9})?['\"](?P<value>[^'\"\n]{4,128})['\"]", is_one=_token,
     ),
     _phrase(
         Words("login(", "login_", "auth(", "auth=", "auth =", "credential"),

@@ -49,6 +49,8 @@ _FIELDS = {
 }
 """What stays of a field: a number, the protocol's own word, the digest of an id, the name of a tool or a model, the
 digest of a schema, of arguments or of a text. Of other objects stays what may stay of their fields."""
+_ENGINES_IDS = ("response_id", "previous_response_id")
+_CALLERS_IDS = ("trajectory_id", "agent", "custom_id", "conversation", "exchange_id")
 _OWN_IDS = {"metadata": ("trajectory_id", "evolved_id"), "conversation": ("id",)}
 """Fields of a request, and what in them names a run."""
 _WORDS = frozenset(
@@ -81,9 +83,6 @@ class Strict:
             finder: with a key for its placeholders; without one a digest would give short texts away.
         """
         self._finder = finder
-        self._ids = dict.fromkeys(
-            ("trajectory_id", "agent", "custom_id", "conversation", "exchange_id"), self.outer_id
-        ) | dict.fromkeys(("response_id", "previous_response_id"), self.inner_id)
 
     def exchange(self, record: Exchange) -> Exchange:
         """`record` with nothing of a stranger's. Token ids and log-probs go, and what was wrong is told without its
@@ -119,8 +118,9 @@ class Strict:
 
     def _stripped(self, record: Record) -> Record:
         """`record` with its ids as they may be kept."""
-        kept = {name: keep(getattr(record, name)) for name, keep in self._ids.items() if hasattr(record, name)}
-        return msgspec.structs.replace(record, **kept)
+        inner = {name: self.inner_id(getattr(record, name)) for name in _ENGINES_IDS if hasattr(record, name)}
+        outer = {name: self.outer_id(getattr(record, name)) for name in _CALLERS_IDS if hasattr(record, name)}
+        return msgspec.structs.replace(record, **inner, **outer)
 
     def _body(self, data: bytes, *, model: bool = True) -> bytes:
         """A body as structure, with the name of its model or without; nothing of one that is no JSON object."""
