@@ -1,36 +1,35 @@
-"""What a detector is: a kind, a cheap look whether it can have anything to find, and the search itself."""
+"""What a detector is: a kind, a cheap look whether it can have anything to find, and the search itself. `form` and
+`labelled` make one of a pattern."""
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 Spans = Iterator[tuple[int, int]]
 """Start and end of what is to be taken out."""
-Keep = Callable[[str], object]
 
 _RUNS = bytes(0x61 if (chr(code).isalnum() and code < 128) or code in b"-_." else 0x20 for code in range(256))
 _DIGITS = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
 _BETWEEN_DIGITS = b" -.()/\xc2\xa0"
 """What people write between the digits of one number; the last two are the no-break space."""
-MOST_CHECKS = 2000
-"""Candidates of a kind in one text that are asked whether they are one (up to 90 us each)."""
 _REACH = 72
-"""Characters from a word, within which the number that it names must begin."""
+"""Characters from where a name begins, within which the number that it names must begin."""
 _DIGIT = re.compile(r"\d")
+_LITERAL = re.compile(r"[^\\\[\](){}.?*+|]+(?![?*])")
 _LONG_RUN, _LONG_NUMBER, _NUMBER = b"a" * 16, b"0" * 9, b"0" * 7
 
 
 class Clues:
     """What can be seen in a text without a regex: about a microsecond per kilobyte each."""
 
-    __slots__ = ("ascii", "long_number", "long_run", "low", "number", "text")
+    __slots__ = ("long_number", "long_run", "low", "number", "text")
 
     def __init__(self, text: str) -> None:
         data = text.encode("utf-8", "surrogatepass")
         self.text = text
         self.low = lowered(text)
-        self.ascii = len(data) == len(text)
         self.long_run = _LONG_RUN in data.translate(_RUNS)
         """16 or more letters, digits and `-_.` in a row: the shortest key of a known form."""
         self.number = _NUMBER in data.translate(_DIGITS)
@@ -39,17 +38,96 @@ class Clues:
         """9 or more digits, with nothing between them but what groups digits."""
 
 
+Possible = Callable[[Clues], bool]
+
+
 class Detector(msgspec.Struct, frozen=True):
     """Finds one kind."""
 
     kind: str
-    possible: Callable[[Clues], bool]
+    possible: Possible
     """False only if `find` has nothing to find."""
     find: Callable[[str], Spans]
 
     def finds(self, clues: Clues) -> bool:
         """Whether there is anything."""
         return self.possible(clues) and next(self.find(clues.text), None) is not None
+
+
+class Words:
+    """Words in lower case, one of which must stand in a text for it to be worth a search; those that are not ASCII are
+    looked for only in texts that are not either. `long`: a run as long as a key must stand there, too."""
+
+    def __init__(self, *words: str, long: bool = False) -> None:
+        self._all, self._ascii, self._long = words, tuple(filter(str.isascii, words)), long
+
+    def __call__(self, clues: Clues) -> bool:
+        return (clues.long_run or not self._long) and self.among(clues.low)
+
+    def among(self, low: str) -> bool:
+        """Whether one of them stands in a text in lower case."""
+        for word in self._ascii if low.isascii() else self._all:  # noqa: SIM110 - half of what `any` takes
+            if word in low:
+                return True
+        return False
+
+    def places(self, low: str) -> Spans:
+        """Where one of them begins and ends in a text in lower case: a tenth of what one pattern over all takes."""
+        for word in self._ascii if low.isascii() else self._all:
+            at = low.find(word)
+            while at >= 0:
+                end = at + len(word)
+                yield at, end
+                at = low.find(word, end)
+
+
+def form(
+    kind: str, possible: Possible, pattern: str, is_one: Callable[[str], object] = bool, *, size: int = 0,
+    most: int = sys.maxsize,
+) -> Detector:  # fmt: skip
+    """A detector of what is written in one way.
+
+    Args:
+        pattern: how; its group `value` is what is taken out, if it has one.
+        is_one: whether what was found is one.
+        size: only words of this length are searched, which takes a fraction of the time.
+        most: candidates in one text that are asked whether they are one; beyond them their form alone does, as a text
+            with so many is an export, or was made to cost time.
+    """
+    compiled = re.compile(pattern)
+    group = "value" if "value" in compiled.groupindex else 0
+
+    def find(text: str) -> Spans:
+        asked = 0
+        for at, word in long_words(text, size) if size else ((0, text),):
+            for match in compiled.finditer(word):
+                asked += 1
+                if asked > most or is_one(match[group]):
+                    start, end = match.span(group)
+                    yield at + start, at + end
+
+    return Detector(kind, possible, find)
+
+
+def labelled(kind: str, names: Iterable[str], rest: str, kept: Callable[[str], str] = str) -> Detector:
+    """A detector of what stands behind a name, and in which there is a digit.
+
+    Args:
+        names: patterns, each of which begins with letters that it must have; one may look ahead at some of them.
+        rest: the pattern of what follows a name; its group `value` is what is taken out.
+        kept: how much of that, from its beginning, is one.
+    """
+    words = Words(*{_LITERAL.findall(name.replace("(?=", ""))[0] for name in names})
+    compiled = re.compile(f"(?i)(?:{'|'.join(names)}){rest}")
+
+    def find(text: str) -> Spans:
+        for at, _ in words.places(lowered(text)):
+            if not (at and text[at - 1].isascii() and text[at - 1].isalpha()) and _DIGIT.search(text, at, at + _REACH):
+                match = compiled.match(text, at)
+                if match and (value := kept(match["value"])):
+                    yield match.start("value"), match.start("value") + len(value)
+
+    return Detector(kind, words, find)
 
 
 def listed(words: str) -> tuple[str, ...]:
@@ -60,57 +138,6 @@ def listed(words: str) -> tuple[str, ...]:
 def lowered(text: str) -> str:
     """`text` in lower case, of the same length: one letter of Unicode's, a Turkish one, would become two."""
     return text.replace("\u0130", "i").lower()
-
-
-def matches(pattern: re.Pattern[str], text: str, group: int | str = 0, *, keep: Keep = lambda found: True) -> Spans:
-    """Where `pattern` stands in `text`, or `group` of it, if it is one to keep."""
-    return (match.span(group) for match in pattern.finditer(text) if keep(match[group]))
-
-
-def checked(pattern: re.Pattern[str], is_one: Keep, text: str) -> Spans:
-    """Where `pattern` stands in `text` and `is_one` says that it is one. Beyond `MOST_CHECKS` its form alone does: a
-    text with so many is an export, or was made to cost time."""
-    for number, match in enumerate(pattern.finditer(text)):
-        if number >= MOST_CHECKS or is_one(match[0]):
-            yield match.span()
-
-
-def labelled(pattern: re.Pattern[str], words: Iterable[str], before: int, text: str) -> Iterator[re.Match[str]]:
-    """What `pattern`, a name and a number, finds around one of its `words`, if a digit stands near enough behind it.
-
-    Args:
-        before: characters before the word, where the name that it is a part of begins; 0: it begins with the word.
-    """
-    for at, _ in places(lowered(text), words):
-        inside = at and text[at - 1].isascii() and text[at - 1].isalpha()
-        if (inside and not before) or not _DIGIT.search(text, at, at + _REACH):
-            continue
-        around = pattern.finditer(text, max(0, at - before), at + _REACH) if before else ()
-        starts = [found.start() for found in around] if before else [at]
-        yield from filter(None, (pattern.match(text, start) for start in starts))  # whole if it ends further off
-
-
-def has(low: str, words: Iterable[str]) -> bool:
-    """Whether one of `words` stands in a text in lower case."""
-    for word in words:  # noqa: SIM110 - half of what `any` takes
-        if word in low:
-            return True
-    return False
-
-
-def says(words: Iterable[str], foreign: Iterable[str] = ()) -> Callable[[Clues], bool]:
-    """Whether one of `words` stands in a text, or one of `foreign` in one that is not of ASCII alone."""
-    return lambda clues: has(clues.low, words) or (not clues.ascii and has(clues.low, foreign))
-
-
-def places(low: str, words: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Where one of `words` begins and ends in a text in lower case: a tenth of what one pattern over all takes."""
-    for word in words:
-        at = low.find(word)
-        while at >= 0:
-            end = at + len(word)
-            yield at, end
-            at = low.find(word, end)
 
 
 def long_words(text: str, size: int) -> Iterator[tuple[int, str]]:

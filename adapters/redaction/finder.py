@@ -8,15 +8,12 @@ import hashlib
 import hmac
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import partial
 
 import msgspec
 
-from adapters.redaction import keys, names, personal, secrets
-from adapters.redaction.detector import Clues, Detector, Spans, says
-from adapters.redaction.settings import KINDS, RedactionSettings, compiled, read_key
-from adapters.redaction.spelt import is_pair, may_be_spelt, spellings
-from adapters.redaction.tables import columns, inserted
+from adapters.redaction import keys, names, personal, secrets, spelt, tables
+from adapters.redaction.detector import Clues, form
+from adapters.redaction.settings import KINDS, RedactionSettings, compiled, read_key, require_valid
 
 PLACEHOLDER = re.compile(r"\[REDACTED:[a-z0-9_]{1,32}(?::[0-9a-f]{8})?\]")
 _SHORTEST_KNOWN = 6
@@ -26,7 +23,7 @@ _MOST_ROUNDS = 8
 """One more round is the rule; the bound is for texts that were made to need many."""
 _LEAST, _LEAST_PERSONAL = 99, 999_999
 """No number of JSON that is not above it is a code, or one of a person's."""
-_SMALLEST_CARD = 10**12
+SMALLEST_CARD = 10**12
 _EMBEDDED = re.compile(r";base64,[A-Za-z0-9+/=_-]{64,}")
 
 
@@ -42,26 +39,6 @@ class Edit(msgspec.Struct, frozen=True):
     """(value, kind) of the finds that were merged into it: each may be repeated alone, as the password of a URL."""
 
 
-class Placeholders:
-    """Makes what stands where something was taken out: `[REDACTED:email]`, or `[REDACTED:email:1f0c9a3e]` with a key.
-
-    The digits tell two values apart: a conversation about two customers cannot be followed if both are
-    `[REDACTED:email]`. Without a key anybody could try all card numbers against them, so without a key there are none.
-    """
-
-    def __init__(self, key: bytes = b"") -> None:
-        self._key = key
-
-    def of(self, kind: str, value: str) -> str:
-        """The same kind and value always give the same."""
-        return f"[REDACTED:{kind}:{self.digest(kind, value, 8)}]" if self._key else f"[REDACTED:{kind}]"
-
-    def digest(self, kind: str, value: str, digits: int) -> str:
-        """The first `digits` hex digits of the HMAC; without the key they do not reveal `value`."""
-        message = f"{kind}\0{value}".encode("utf-8", "surrogatepass")
-        return hmac.new(self._key, message, hashlib.sha256).hexdigest()[:digits]
-
-
 class Finder:
     """Knows what to search for."""
 
@@ -70,26 +47,31 @@ class Finder:
         Raises:
             InvalidRedaction: an own pattern is no regular expression, or the key cannot be read.
         """
-        self.placeholders = Placeholders(read_key(settings))
+        require_valid(settings)
+        self._key = read_key(settings)
         self._kinds = frozenset(settings.kinds)
-        known = (*keys.DETECTORS, *secrets.DETECTORS, *personal.DETECTORS)
-        self._plain = [one for one in known if one.kind in self._kinds]
-        telling = says(names.COLUMNS, names.FOREIGN_PASSWORDS)
-        other = (
-            Detector("secret", lambda clues: "\n" in clues.text and telling(clues), partial(columns, named=self.named)),
-            Detector("secret", says(("insert",)), partial(inserted, named=self.named)),
-            Detector("secret", may_be_spelt, self._spelt),
-        )
-        self._detectors = self._plain + [one for one in other if one.kind in self._kinds]
-        self._own = [
-            (pattern.name, compiled(pattern.regex, f"redact.patterns[{number}].regex"))
-            for number, pattern in enumerate(settings.patterns)
-        ]
-        self._rank = {kind: rank for rank, kind in enumerate((*(name for name, _ in self._own), *KINDS))}
+        plain = [one for one in (*keys.DETECTORS, *secrets.DETECTORS, *personal.DETECTORS) if one.kind in self._kinds]
+        other = (*tables.detectors(self.named), *spelt.detectors(plain))
+        self._detectors = plain + [one for one in other if one.kind in self._kinds]
+        self._own = [form(own.name, lambda clues: True, own.regex) for own in settings.patterns]
+        self._rank = {kind: rank for rank, kind in enumerate((*(own.kind for own in self._own), *KINDS))}
         self._allowed = [
             compiled(text[1:-1] if is_regex(text) else re.escape(text), f"redact.allow[{number}]")
             for number, text in enumerate(settings.allow)
         ]
+
+    def placeholder(self, kind: str, value: str) -> str:
+        """What stands where `value` was taken out: `[REDACTED:email]`, or `[REDACTED:email:1f0c9a3e]` with a key.
+
+        The digits tell two values apart: a conversation about two customers cannot be followed if both are
+        `[REDACTED:email]`. Without a key anybody could try all card numbers against them, so without a key there are
+        none."""
+        return f"[REDACTED:{kind}:{self.digest(kind, value, 8)}]" if self._key else f"[REDACTED:{kind}]"
+
+    def digest(self, kind: str, value: str, digits: int) -> str:
+        """The first `digits` hex digits of the HMAC; without the key they do not reveal `value`."""
+        message = f"{kind}\0{value}".encode("utf-8", "surrogatepass")
+        return hmac.new(self._key, message, hashlib.sha256).hexdigest()[:digits]
 
     def clean(self, texts: Sequence[str], known: Collection[str] = ()) -> bool:
         """Whether there is nothing in any of `texts`; the cheap way to find that out for most calls."""
@@ -97,7 +79,7 @@ class Finder:
             clues = Clues(masked(joined))
             if any(value in joined for value in known) or any(one.finds(clues) for one in self._detectors):
                 return False
-        return not any(pattern.search(text) for _, pattern in self._own for text in texts)
+        return not any(next(own.find(text), None) for own in self._own for text in texts)
 
     def edits(self, text: str, known: dict[str, str]) -> list[Edit]:
         """What to take out of `text`, in order, without overlaps. What is left between placeholders is searched again
@@ -122,7 +104,7 @@ class Finder:
         text = str(value)
         told = self.named(name) if name else ""
         if isinstance(value, int):
-            if "card" in self._kinds and value > _SMALLEST_CARD and personal.is_card(text):
+            if "card" in self._kinds and value > SMALLEST_CARD and personal.is_card(text):
                 return self.whole("card", text)
             least = _LEAST_PERSONAL if told in names.PERSONAL_KINDS else _LEAST
             told = told if told in names.OF_NUMBERS and value > least else ""
@@ -141,27 +123,17 @@ class Finder:
         """The edit for all of `value`, which was found in another way, unless it is allowed."""
         if self._stays(value):
             return None
-        return Edit(0, len(value), self.placeholders.of(kind, value), kind, value)
-
-    def _spelt(self, text: str) -> Spans:
-        for start, end, said in spellings(text):
-            clues = Clues(said)
-            if is_pair(said) or any(one.finds(clues) for one in self._plain):
-                yield start, end
+        return Edit(0, len(value), self.placeholder(kind, value), kind, value)
 
     def _search(self, text: str, start: int, end: int, known: dict[str, str]) -> list[Edit]:
         part = text[start:end]
         clues = Clues(masked(part))
-        spans: list[tuple[int, int, str]] = []
-        for detector in self._detectors:
-            if detector.possible(clues):
-                spans += ((*span, detector.kind) for span in detector.find(clues.text))
-        for name, pattern in self._own:
-            group = "value" if "value" in pattern.groupindex else 0
-            spans += ((*match.span(group), name) for match in pattern.finditer(part))
+        spans = [(*span, one.kind) for one in self._detectors if one.possible(clues) for span in one.find(clues.text)]
+        spans += [(*span, own.kind) for own in self._own for span in own.find(part)]
         for value, kind in known.items():
             if value in part:
-                spans += ((*span, kind) for span in _words(part, value))
+                alone = rf"(?<![^\W_]){re.escape(value)}(?![^\W_])"
+                spans += ((*match.span(), kind) for match in re.finditer(alone, part))
         spans = [span for span in spans if span[0] < span[1] and not self._stays(part[span[0] : span[1]])]
         return [self._made(part, start, group) for group in merged(spans)]
 
@@ -170,7 +142,7 @@ class Finder:
         kind = min((span[2] for span in group), key=self._rank.__getitem__)
         value = part[start:end]
         inside = tuple((part[a:b], other) for a, b, other in group) if len(group) > 1 else ()
-        return Edit(offset + start, offset + end, self.placeholders.of(kind, value), kind, value, inside)
+        return Edit(offset + start, offset + end, self.placeholder(kind, value), kind, value, inside)
 
     def _stays(self, value: str) -> bool:
         return any(pattern.fullmatch(value) for pattern in self._allowed)
@@ -226,12 +198,3 @@ def applied(text: str, edits: Iterable[Edit]) -> str:
         parts += (text[at : edit.start], edit.placeholder)
         at = edit.end
     return "".join((*parts, text[at:]))
-
-
-def _words(text: str, value: str) -> Iterator[tuple[int, int]]:
-    at = text.find(value)
-    while at >= 0:
-        end = at + len(value)
-        if not (at and text[at - 1].isalnum()) and not (end < len(text) and text[end].isalnum()):
-            yield at, end
-        at = text.find(value, end)

@@ -6,10 +6,8 @@ brings an HTTP client. No pattern has a repetition inside a repetition over the 
 boundary, so none is worse than linear but for small constants (a test holds that for all of redaction).
 """
 
-import re
-
-from adapters.redaction.detector import Clues, Detector, Spans, long_words, matches, says
-from adapters.redaction.names import stands_for
+from adapters.redaction.detector import Words, form
+from adapters.redaction.names import is_value
 
 _FORMS = (
     r"sk-(?:ant-|proj-|svcacct-|admin-|or-v1-|lf-)?(?=[\w-]{0,200}\d)[\w-]{20,}",
@@ -29,79 +27,45 @@ _FORMS = (
     r"sbp_[0-9a-f]{40}|pscale_(?:tkn|pw)_[\w-]{32,}|EAA[A-Za-z0-9]{60,}|LTAI[A-Za-z0-9]{16,}",
     r"sk\.eyJ[\w-]{40,}|sl\.[A-Za-z][\w-]{60,}|HRKU-[\w-]{40,}|bk[a-z]{1,2}_[0-9a-f]{40}",
     r"[0-9a-f]{32}-us\d{1,2}(?!\w)",
-    r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}",
+    r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}|\d{8,10}:AA[\w-]{32,}",
     # A vendor that is not in this list: words, `_`, and a long mix of cases and digits. Ids are shorter or hex.
     r"[a-z]{2,10}_(?:[a-z]{2,8}_)?(?=[A-Za-z0-9]{0,80}\d)(?=[a-z0-9]{0,80}[A-Z])(?=[A-Z0-9]{0,80}[a-z])[A-Za-z0-9]{32,}",
 )
-_API_KEY = re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(_FORMS) + ")", re.ASCII)
-_SHORTEST = 16
-_TELEGRAM = re.compile(r"(?<!\w)\d{8,10}:AA[\w-]{32,}", re.ASCII)
-_HASH = re.compile(
-    r"\$(?:\d[abxy]?|[yPHS]|apr1|sha\d{0,3}|md5|argon2\w{1,2}|scrypt|pbkdf2[\w-]*)\$[\w./$=,+-]{20,}"
-    r"|\{(?:S?(?:SHA|MD5)\d{0,3}|CRYPT)\}[\w+/=$.]{20,}|(?:pbkdf2_\w{3,8}|scrypt|argon2)\$[\w.-]{1,24}\$[\w.$/+=,-]{20,}"
-)
-"""A password's hash, as crypt(3) and its like write it: it can be guessed at."""
-_WEBHOOK = re.compile(
-    r"hooks\.zapier\.com/hooks/catch/([\w/]{8,})|hooks\.slack\.com/services/([\w/]{20,})|discord(?:app)?\.com/api/webhooks/([\w/-]{20,})",
-    re.ASCII,
-)
-
-_PEM = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d")
-_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----|Private-MAC: [0-9a-f]+")
-_JWT = re.compile(r"(?<![A-Za-z0-9_-])eyJ[\w-]{8,}(?:\.[\w-]*){1,4}", re.ASCII)
-_BEARER = re.compile(
-    r"(?i)(?<![a-z0-9])(?:bearer\s{1,4}|authorization['\"]?\s?[:=]\s{0,3}['\"]?(?:basic|token|api-?key)\s{1,4})"
-    r"([A-Za-z0-9._~+/=-]{12,})"
-)
-_URL = re.compile(
-    r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s:/@\"'<>\x00]{0,100}:([^\s/@\"'<>\x00]{1,200})@"
-)
-
-
-def _api_keys(text: str) -> Spans:
-    for at, word in long_words(text, _SHORTEST):
-        for match in _API_KEY.finditer(word):
-            yield at + match.start(), at + match.end()
-
-
-def _rare_keys(text: str) -> Spans:
-    yield from matches(_TELEGRAM, text)
-    yield from matches(_HASH, text)
-    for match in _WEBHOOK.finditer(text):
-        yield match.span(match.lastindex or 0)
-
-
-def _private_keys(text: str) -> Spans:
-    """From the first line to the last; to the end of the text if it was cut off."""
-    at = 0
-    while begin := _PEM.search(text, at):
-        end = _PEM_END.search(text, begin.end())
-        at = end.end() if end else len(text)
-        yield begin.start(), at
-
-
-def _jwts(text: str) -> Spans:
-    for match in _JWT.finditer(text):
-        yield match.start(), match.start() + len(match[0].rstrip("."))
-
-
-def _bearers(text: str) -> Spans:
-    yield from matches(_BEARER, text, 1, keep=lambda found: any(one.isdigit() or one == "=" for one in found))
-
-
-def _url_passwords(text: str) -> Spans:
-    return matches(_URL, text, 1, keep=lambda found: not stands_for(found))
-
-
-def _may_be_rare(clues: Clues) -> bool:
-    return ":AA" in clues.text or "$" in clues.text or "hooks." in clues.text or "/webhooks/" in clues.text
-
+_PEM = r"PRIVATE KEY(?: BLOCK)?-----"
 
 DETECTORS = (
-    Detector("private_key", lambda clues: "PRIVATE KEY" in clues.text or "PuTTY" in clues.text, _private_keys),
-    Detector("jwt", lambda clues: clues.long_run and "eyJ" in clues.text, _jwts),
-    Detector("api_key", lambda clues: clues.long_run, _api_keys),
-    Detector("api_key", _may_be_rare, _rare_keys),
-    Detector("bearer", says(("bearer", "authorization")), _bearers),
-    Detector("credentials", lambda clues: "://" in clues.text and "@" in clues.text, _url_passwords),
-)
+    # To the end of the text if it was cut off.
+    form(
+        "private_key", lambda clues: "PRIVATE KEY" in clues.text or "PuTTY" in clues.text,
+        rf"(?s)(?:-----BEGIN [A-Z0-9 ]{{0,30}}{_PEM}|PuTTY-User-Key-File-\d)"
+        rf".*?(?:-----END [A-Z0-9 ]{{0,30}}{_PEM}|Private-MAC: [0-9a-f]+|\Z)",
+    ),
+    form(
+        "jwt", lambda clues: clues.long_run and "eyJ" in clues.text,
+        r"(?a)(?<![A-Za-z0-9_-])eyJ[\w-]{8,}(?=\.)(?:\.[\w-]*){0,4}(?<!\.)",
+    ),
+    form("api_key", lambda clues: clues.long_run, rf"(?a)(?<![A-Za-z0-9])(?:{'|'.join(_FORMS)})", size=16),
+    # A password's hash, as crypt(3) and its like write it: it can be guessed at.
+    form(
+        "api_key", lambda clues: "$" in clues.text,
+        r"\$(?:\d[abxy]?|[yPHS]|apr1|sha\d{0,3}|md5|argon2\w{1,2}|scrypt|pbkdf2[\w-]*)\$[\w./$=,+-]{20,}"
+        r"|(?:pbkdf2_\w{3,8}|scrypt|argon2)\$[\w.-]{1,24}\$[\w.$/+=,-]{20,}",
+    ),
+    form("api_key", lambda clues: "{" in clues.text, r"\{(?:S?(?:SHA|MD5)\d{0,3}|CRYPT)\}[\w+/=$.]{20,}"),
+    form(
+        "api_key", Words("hooks.", "/webhooks/"),
+        r"(?a)(?:hooks\.zapier\.com/hooks/catch/|hooks\.slack\.com/services/(?=[\w/]{20})"
+        r"|discord(?:app)?\.com/api/webhooks/(?=[\w/-]{20}))(?P<value>[\w/-]{8,})",
+    ),
+    form(
+        "bearer", Words("bearer", "authorization"),
+        r"(?i)(?<![a-z0-9])(?:bearer\s{1,4}|authorization['\"]?\s?[:=]\s{0,3}['\"]?(?:basic|token|api-?key)\s{1,4})"
+        r"(?P<value>(?=[a-z._~+/-]*[\d=])[a-z0-9._~+/=-]{12,})",
+    ),
+    form(
+        "credentials", lambda clues: "://" in clues.text and "@" in clues.text,
+        r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s:/@\"'<>\x00]{0,100}:"
+        r"(?P<value>[^\s/@\"'<>\x00]{1,200})@",
+        is_value,
+    ),
+)  # fmt: skip

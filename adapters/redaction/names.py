@@ -14,18 +14,13 @@ PASSWORDS = listed(
     "pass, pwd, psk, mdp, mot de passe, kennw, contrase, clave, senha, parol, wachtwoord, haslo, hasla, heslo, hesla,"
     "losenord, salasana, adgangskode, kodeord, jelsz, sifre, lozink, geslo, slapta, parool, kata sandi, zugangsdaten,"
     "anmeldedaten, nenosiri, neno la siri, kata laluan, contrasin, lykilor, cyfrinair, pasfhocal, pasahitz, fjal,"
-    "wagwoord, pw"
+    "wagwoord, pw, hasło, hasła, lösenord, şifre, парол, лозинк, құпиясөз, κωδικ, mật khẩu, 密码, 密碼, 口令,"
+    "パスワード, 暗証番号, 비밀번호, 암호, पासवर्ड, গোপনশব্দ, পাসওয়ার্ড, கடவுச்சொல், پاس ورڈ, رمز عبور, كلمة المرور,"
+    "كلمة السر, סיסמ, รหัสผ่าน"
 )
 """How a word for a password begins; what follows is its ending."""
-FOREIGN_PASSWORDS = listed(
-    "hasło, hasła, lösenord, şifre, парол, лозинк, құпиясөз, κωδικ, mật khẩu, 密码, 密碼, 口令, パスワード, 暗証番号,"
-    "비밀번호, 암호, पासवर्ड, গোপনশব্দ, পাসওয়ার্ড, கடவுச்சொல், پاس ورڈ, رمز عبور, كلمة المرور, كلمة السر, סיסמ, รหัสผ่าน"
-)
-"""Those that no ASCII text has."""
 SECRETS = listed("secret, token, key, schlüssel, schluessel, credential, cvv, cvc, auth, mnemonic")
 """Words in the names of other secrets."""
-COLUMNS = (*PASSWORDS, *SECRETS, *listed("ssn, phone, telefon, mobile, tax, pesel, cpf, card, pin, licen, iban"))
-"""Words in the names of columns that tell."""
 KEYS = frozenset(
     listed(
         "access, private, secret, signing, account, encryption, master, storage, shared, auth, wifi, wlan, network,"
@@ -112,9 +107,9 @@ def named(name: str) -> str:
     return named(bare) if bare and bare != low else ""
 
 
-def stands_for(value: str) -> bool:
-    """Whether `value` only stands for one: a placeholder, a variable, a word such as `null`."""
-    return value.lower() in _PLAIN or _REFERENCE.fullmatch(value) is not None
+def is_value(text: str) -> bool:
+    """Whether `text` is one, and does not only stand for one: a placeholder, a variable, a word such as `null`."""
+    return text.lower() not in _PLAIN and _REFERENCE.fullmatch(text) is None
 
 
 def is_secret(kind: str, value: str, tie: int = FIELD) -> bool:
@@ -123,7 +118,7 @@ def is_secret(kind: str, value: str, tie: int = FIELD) -> bool:
     digits = sum(map(str.isdigit, value))
     if kind in PERSONAL_KINDS:
         return (7 if kind == "phone" else 4) <= digits <= 20 and len(value) <= 32 and not _SPELT.search(value)
-    if stands_for(value) or len(value) < 3:
+    if not is_value(value) or len(value) < 3:
         return False
     if kind == "header":
         return len(value) > 8 and not value.isalpha()

@@ -8,23 +8,22 @@ import re
 from functools import partial
 from itertools import pairwise
 
-from adapters.redaction.detector import Detector, Spans, has, labelled, listed, long_words, lowered, places, says
+from adapters.redaction.detector import Detector, Spans, Words, form, labelled, listed, lowered
 from adapters.redaction.names import (
     ALONE,
     FAR,
-    FOREIGN_PASSWORDS,
     KEYS,
     NEAR,
     PASSWORDS,
     QUOTED,
     SECRETS,
     is_secret,
+    is_value,
     named,
-    stands_for,
 )
 
-_HINTS = (*PASSWORDS, *SECRETS)
-_STEMS = frozenset((*PASSWORDS, *FOREIGN_PASSWORDS))
+_HINTS = Words(*PASSWORDS, *SECRETS)
+_STEMS = frozenset(PASSWORDS)
 _TOLD = ("password", "token", "code")
 _LONGEST_NAME = 40
 _LONGEST_INDENT = 200
@@ -58,7 +57,7 @@ _OPTION = re.compile(rf"(?:{_SIGN}|\s(?=[^\s-]))" + _VALUE)
 _AGAIN = re.compile(rf"(?i)[^\n.!?;:=]{{0,48}}?(?:{_SIGN}|{_SAID})" + _VALUE)
 _LINE_END = re.compile(r"[\"';, \t]{0,3}(?:[\r\n]|\Z)")
 _OPENING, _CLOSING = tuple("([{"), tuple(")]}")
-_USERS = listed("user, login, log in, sign in, benutzer, usuario")
+_USERS = Words("user", "login", "log in", "sign in", "benutzer", "usuario")
 _WORD = re.compile(r"[^\"'`=(\[{<>]+")
 _AS = frozenset(listed("as, als, comme, como, come"))
 _MOST_BETWEEN = 3
@@ -68,7 +67,7 @@ _MOST_BETWEEN = 3
 def _stated(text: str) -> Spans:
     """Values that stand after a name that tells, whatever joins them, or before one (`... as password`)."""
     low, seen = lowered(text), -1
-    for at, end in sorted(set(places(low, _HINTS if text.isascii() else (*_HINTS, *FOREIGN_PASSWORDS)))):
+    for at, end in sorted(set(_HINTS.places(low))):
         if at < seen:
             continue
         seen = _ending(text, end)
@@ -126,7 +125,7 @@ def _tie(match: re.Match[str], text: str, start: int) -> int | None:
     ):
         return None  # of a longer list
     if found.get("blank"):
-        user = has(lowered(text[max(0, start - 48) : match.start()]), _USERS)
+        user = _USERS.among(lowered(text[max(0, start - 48) : match.start()]))
         value = text[first:last]
         return FAR if user or not (value.islower() or (value.isupper() and "-" in value)) else None
     if found["quote"]:
@@ -154,128 +153,29 @@ def _before(text: str, start: int, kind: str) -> tuple[int, int] | None:
     return None
 
 
-_CODE = re.compile(
-    r"(?i)(?<![a-z0-9])(?:pin(?:[- ]?(?:code|number|nummer))?|passcode|tan|otp|cvv2?|cvc2?|csc"
-    r"|(?:verification|security|access|door|gate|alarm|unlock|backup"
-    r"|safe|lockbox|garage|login|log-in|one[- ]time|auth\w{0,12}|2fa|mfa|sms|sign-?in"
-    r"|recovery|entry)[- ]?(?:pass)?codes?|(?:bestätigungs|sicherheits|zugangs|prüf"
-    r"|anmelde|tür|tor|haustür|tresor|alarm)code|digicode|code (?:secret|confidentiel|(?:de |du |d['’]|de la "
-    r"|de l['’])"
-    r"(?:vérification|sécurité|porte|portail|immeuble|entrée|alarme|digicode|coffre|carte|accès))|geheimzahl"
-    r"|clave secreta|c[oó]digo de (?:verificaci[oó]n|seguridad|acceso|verifica[cç][aã]o"
-    r"|la (?:puerta|alarma)|la entrada|da porta)|codice (?:di (?:verifica|sicurezza)|della porta|del cancello)"
-    r"|код\w{0,3}|验证码|認証コード|인증번호)"
-    r"(?![a-z])(?P<fill>[^\n.!?;:=\d]{0,32}?)(?:\s{0,2}[:=：#]\s{0,2}"
-    r"|\s(?:is|was|ist|lautet|est|es|è|é|это)(?:\s(?:now|still|jetzt|noch|le|la|el|il|o))?\s{1,2}"
-    r"|(?:是|为|は|는|은)\s?|\s{1,2})[\"']?(?P<value>\d{3,8})(?![\w.]*\d)(?!\s?(?:%|EUR|USD|€|\$))"
-)
-_CODE_WORDS = listed(
-    "pin, tan, otp, geheimzahl, clave secreta, cvv, cvc, csc, code, código, codigo, codice, код, 验证码, 認証, 인증"
-)
-
-
-def _codes(text: str) -> Spans:
-    return (match.span("value") for match in labelled(_CODE, _CODE_WORDS, 16, text))
-
-
-Phrase = tuple[tuple[str, int], tuple[str, ...], re.Pattern[str]]
-_PASSWORD, _TOKEN, _KEY, _CERTAIN = ("password", QUOTED), ("token", QUOTED), ("key", FAR), ("certain", QUOTED)
-_PHRASES = tuple(
-    (how, tuple(words.split("|")), re.compile(pattern))
-    for how, words, pattern in (
-        # Commands that take one.
-        (
-            _CERTAIN,
-            "mysql|mariadb|sshpass|login|redis-cli|curl|wget|http |sqlcmd|openssl|smb|rpcclient|net use|7z|rar |zip ",
-            r"(?:\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,120}?\s-p(?=\S)|\bsshpass\s+-p\s?"
-            r"|\b(?:docker|podman|helm|oc|az|skopeo|nerdctl)\b[^\n|;]{0,40}\blogin\b[^\n|;]{0,120}?\s-p\s+"
-            r"|\bredis-cli\b[^\n|;]{0,80}?\s-a\s+|\bsqlcmd\b[^\n|;]{0,120}?\s-P\s?|\bopenssl\b[^\n|;]{0,80}?\s-k\s+"
-            r"|\b(?:smbclient|rpcclient|smbget)\b[^\n|;]{0,120}?\s-U\s?['\"]?[^\s%'\"]{1,64}%"
-            r"|\b(?:7z|7za|rar|unrar)\b[^\n|;]{0,120}?\s-p(?=\S)|\b(?:un)?zip\b[^\n|;]{0,120}?\s-P\s+"
-            r"|\bnet\s+use\b[^\n|;]{0,120}?\s/user:\S{1,64}\s+"
-            r"|\b(?:curl|http|wget)\b[^\n|;]{0,120}?\s(?:-u|-a|--user)[ =]?\s{0,3}['\"]?[^\s:'\"]{1,64}:)"
-            r"['\"]?([^\s'\"]{3,200})",
-        ),
-        (
-            _CERTAIN, "sudo|chpasswd",
-            r"\becho\s+(?:-\w\s+)?['\"]?(?:\w{1,32}:)?([^\s'\"|:]{4,128})['\"]?\s*\|\s*(?:sudo\s+-S"
-            r"|(?:sudo\s+)?chpasswd)",
-        ),
-        # What makes a user in SQL, a credential in PowerShell, a login in code (`auth=("me", "...")`), a network.
-        (_TOKEN, "identified", r"(?i)\bidentified\s+(?:with\s+\S{1,40}\s+)?by\s+['\"]([^'\"\n]{4,128})['\"]"),
-        (_CERTAIN, "with password|encrypted password", r"(?i)\bwith\s+(?:encrypted\s+)?password\s+'([^'\n]{4,128})'"),
-        (_TOKEN, "securestring", r"(?i)convertto-securestring\s{1,9}(?:-string\s{1,9})?['\"]([^'\"\n]{4,128})['\"]"),
-        (
-            _PASSWORD, "login(|login_|auth(|auth=|auth =|credential",
-            r"(?i)(?:login|auth"
-            r"|credentials?)\w{0,8}\s?=?\s?[(\[]\s?[\"'][^\"'\n]{1,64}[\"'],\s?[\"']([^\"'\n]{4,128})[\"']\s?[)\]]",
-        ),
-        (_CERTAIN, "wifi:", r"(?i)wifi:[^\n]{0,80}?[;:]p:((?:\\.|[^;\n]){4,63});"),
-        (
-            ("password", FAR), "login|cred|log in|logged in|sign in|signed in|gsdaten|ldedaten",
-            r"(?i)(?:zugangsdaten|anmeldedaten|cred(?:ential)?s?|log(?:ged|ging)?[ -]?in(?: data)?|logins"
-            r"|sign(?:ed)?[ -]in)"
-            r"(?:\s?(?:[:=→]|->)|\s(?:is|are|with|as|using|mit|als|con|avec))\s?[\w.@+-]{2,64}"
-            r"(?:\s?[/|,]\s?|:(?!\d{2,5}(?:[/,;\s]|$)))[\"'`]?([!-~\u00c0-\u024f]{4,128}?)[\"'`.,;:)]{0,3}(?=\s|\Z)",
-        ),
-        # Words before and after a code.
-        (
-            _CERTAIN, " to ver| to conf| to log| to sign|for ver",
-            r"(?i)\b(?:use|enter|type)\s+(?:\w-)?(\d{4,8})\s+(?:to|as|for)\s+(?:verify|confirm|log|sign|your|the"
-            r"|complete)",
-        ),
-        (
-            _CERTAIN, " is your| is the",
-            r"(?i)\b(\d{4,8})\s+is\s+(?:your|the)\s+[^\n.]{0,40}\b(?:code|pin|otp)\b",
-        ),
-        (
-            _CERTAIN, ":1|:2|:3|:4|:5|:6|:7|:8|:9|:*:",
-            r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(\S{4,200})$",
-        ),
-        (
-            _CERTAIN, "phrase|mnemonic|seed",
-            r"(?i)(?:seed|recovery|mnemonic|secret|backup)[- ]?(?:phrase|words?|seed)?[^\n]{0,24}?[:\s\"'“]"
-            r"((?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})(?![a-z])",
-        ),
-        # Keys behind a bare word, in addresses, in cookies.
-        (
-            _KEY, "key |token |secret |keys |tokens ",
-            r"(?i)(?:key|token|secret)s?\s{1,2}[\"'`(]?"
-            r"((?=[^\s\"'`]{0,200}\d)(?=[^\s\"'`]{0,200}[A-Za-z])[A-Za-z0-9+/_.=~-]{20,400})",
-        ),
-        (
-            _KEY, "sig|appid=|api_key=|apikey=|?key=|&key=|sess|sid=",
-            r"(?i)(?<![a-z0-9])(?:sig|signature|x-amz-signature|x-goog-signature|appid|api_?key|(?<=[?&])key"
-            r"|(?:session|sess|sid)[_-]?(?:id|key|token)?)=([\w%+/.~-]{16,200}=*)",
-        ),
-        (_KEY, "://", r"://([A-Za-z0-9_-]{20,200})@"),
-    )
+_CODES = (
+    *listed(
+        r"pin(?:[- ]?(?:code|number|nummer))?, passcode, tan, otp, cvv2?, cvc2?, csc, digicode, geheimzahl,"
+        r"clave secreta, codice (?:di (?:verifica|sicurezza)|della porta|del cancello), code (?:secret|confidentiel"
+        r"|(?:de |du |d['’]|de la |de l['’])(?:vérification|sécurité|porte|portail|immeuble|entrée|alarme|digicode"
+        r"|coffre|carte|accès)), код\w?\w?\w?, 验证码, 認証コード, 인증번호"
+    ),
+    *(
+        f"{word} d[ea] (?:verificaci[oó]n|verifica[cç][aã]o|seguridad|acceso|la (?:puerta|alarma|entrada)|porta)"
+        for word in ("código", "codigo")
+    ),
+    *(
+        f"{word}[- ]?(?:pass)?codes?" for word in listed(
+            r"verification, security, access, door, gate, alarm, unlock, backup, safe, lockbox, garage, login, log-in,"
+            r"one[- ]time, auth\w*, 2fa, mfa, sms, sign-?in, recovery, entry, bestätigungs, sicherheits, zugangs, prüf,"
+            r"anmelde, tür, tor, haustür, tresor"
+        )
+    ),
 )  # fmt: skip
-"""(how it is judged, words without which it cannot be there, how it is written), what is not `name = value`."""
-
-
-_LONG = tuple(row for row in _PHRASES if row[0] == _KEY)
-_SHORT = tuple(row for row in _PHRASES if row[0] != _KEY)
-_LONG_WORDS, _SHORT_WORDS = (tuple(word for row in rows for word in row[1]) for rows in (_LONG, _SHORT))
-
-
-def _phrases(rows: tuple[Phrase, ...], text: str) -> Spans:
-    low = lowered(text)
-    for (kind, tie), words, pattern in rows:
-        for match in pattern.finditer(text) if has(low, words) else ():
-            value = match[1]
-            told = _is_key(value) if kind == "key" else kind == "certain" or is_secret(kind, value, tie)
-            if told and not stands_for(value):
-                yield match.span(1)
 
 
 _COOKIE = re.compile(r"(?i)(?:set-)?cookie[\"']?\s?[:=]\s?[\"']?(?P<all>[^\r\n\"']{8,4096})")
 _CRUMB = re.compile(r"([^=;\s]{1,64})=([^;\s]{8,})")
-_RANDOM_LENGTH = 36
-_RANDOM = re.compile(
-    r"(?<![A-Za-z0-9+/=_.-])(?:[A-Za-z0-9]{2,20}[.~_-]{1,2}){0,3}(?=[A-Za-z0-9_-]{0,60}\d)(?=[A-Za-z0-9_-]{0,60}[A-Z])"
-    r"(?=[A-Za-z0-9_-]{0,60}[a-z])[A-Za-z0-9_-]{36,200}(?:==?)?(?![A-Za-z0-9+/=_-])"
-)
 _PUBLIC = ("sha1-", "sha256-", "sha384-", "sha512-", "aaaa")
 """How a digest begins, and a public key of SSH."""
 _ENOUGH_TURNS = 0.33
@@ -291,16 +191,13 @@ def _cookies(text: str) -> Spans:
                 yield crumb.span(2)
 
 
-def _random(text: str) -> Spans:
-    for at, word in long_words(text, _RANDOM_LENGTH):
-        for match in _RANDOM.finditer(word):
-            hashed = match[0].lower().startswith(_PUBLIC) or word[: match.start()].endswith("/")
-            if not hashed and _turns(match[0]) >= _ENOUGH_TURNS:
-                yield at + match.start(), at + match.end()
+def _is_random(word: str) -> bool:
+    return not word.lower().startswith(_PUBLIC) and _turns(word) >= _ENOUGH_TURNS
 
 
-def _is_key(value: str) -> bool:
-    return any(map(str.isdigit, value)) and (_turns(value) >= _ENOUGH_TURNS / 2 or value.isupper())
+def _is_key(word: str) -> bool:
+    looks = any(map(str.isdigit, word)) and (_turns(word) >= _ENOUGH_TURNS / 2 or word.isupper())
+    return looks and is_value(word)
 
 
 def _turns(word: str) -> float:
@@ -309,11 +206,101 @@ def _turns(word: str) -> float:
     return sum(first != second for first, second in pairwise(kinds)) / max(1, len(kinds))
 
 
+_login = partial(is_secret, "password", tie=FAR)
+_password = partial(is_secret, "password", tie=QUOTED)
+_token = partial(is_secret, "token", tie=QUOTED)
+_phrase = partial(form, "secret", is_one=is_value)
+"""What is written otherwise than as `name = value`."""
 DETECTORS = (
-    Detector("secret", says(_HINTS, FOREIGN_PASSWORDS), _stated),
-    Detector("secret", says(_CODE_WORDS), _codes),
-    Detector("secret", says(("cookie",)), _cookies),
-    Detector("secret", says(_SHORT_WORDS), partial(_phrases, _SHORT)),
-    Detector("secret", lambda clues: clues.long_run and has(clues.low, _LONG_WORDS), partial(_phrases, _LONG)),
-    Detector("secret", lambda clues: clues.long_run, _random),
-)
+    Detector("secret", _HINTS, _stated),
+    labelled(
+        "secret", _CODES,
+        r"(?![a-z])[^\n.!?;:=\d]{0,32}?(?:\s{0,2}[:=：#]\s{0,2}"
+        r"|\s(?:is|was|ist|lautet|est|es|è|é|это)(?:\s(?:now|still|jetzt|noch|le|la|el|il|o))?\s{1,2}"
+        r"|(?:是|为|は|는|은)\s?|\s{1,2})[\"']?(?P<value>\d{3,8})(?![\w.]*\d)(?!\s?(?:%|EUR|USD|€|\$))",
+    ),
+    Detector("secret", Words("cookie"), _cookies),
+    form(
+        "secret", lambda clues: clues.long_run,
+        r"(?<![A-Za-z0-9+/=_.-])(?:[A-Za-z0-9]{2,20}[.~_-]{1,2}){0,3}(?=[A-Za-z0-9_-]{0,60}\d)(?=[A-Za-z0-9_-]{0,60}[A-Z])"
+        r"(?=[A-Za-z0-9_-]{0,60}[a-z])[A-Za-z0-9_-]{36,200}(?:==?)?(?![A-Za-z0-9+/=_-])",
+        _is_random, size=36,
+    ),
+    # Commands that take one.
+    _phrase(
+        Words(
+            "mysql", "mariadb", "sshpass", "login", "redis-cli", "curl", "wget", "http ", "sqlcmd", "openssl", "smb",
+            "rpcclient", "net use", "7z", "rar ", "zip ",
+        ),
+        r"(?:\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,120}?\s-p(?=\S)|\bsshpass\s+-p\s?"
+        r"|\b(?:docker|podman|helm|oc|az|skopeo|nerdctl)\b[^\n|;]{0,40}\blogin\b[^\n|;]{0,120}?\s-p\s+"
+        r"|\bredis-cli\b[^\n|;]{0,80}?\s-a\s+|\bsqlcmd\b[^\n|;]{0,120}?\s-P\s?|\bopenssl\b[^\n|;]{0,80}?\s-k\s+"
+        r"|\b(?:smbclient|rpcclient|smbget)\b[^\n|;]{0,120}?\s-U\s?['\"]?[^\s%'\"]{1,64}%"
+        r"|\b(?:7z|7za|rar|unrar)\b[^\n|;]{0,120}?\s-p(?=\S)|\b(?:un)?zip\b[^\n|;]{0,120}?\s-P\s+"
+        r"|\bnet\s+use\b[^\n|;]{0,120}?\s/user:\S{1,64}\s+"
+        r"|\b(?:curl|http|wget)\b[^\n|;]{0,120}?\s(?:-u|-a|--user)[ =]?\s{0,3}['\"]?[^\s:'\"]{1,64}:)"
+        r"['\"]?(?P<value>[^\s'\"]{3,200})",
+    ),
+    _phrase(
+        Words("sudo", "chpasswd"),
+        r"\becho\s+(?:-\w\s+)?['\"]?(?:\w{1,32}:)?(?P<value>[^\s'\"|:]{4,128})['\"]?\s*\|\s*(?:sudo\s+-S"
+        r"|(?:sudo\s+)?chpasswd)",
+    ),
+    # What makes a user in SQL, a credential in PowerShell, a login in code (`auth=("me", "...")`), a network.
+    _phrase(
+        Words("identified", "securestring"),
+        r"(?i)\b(?:identified\s+(?:with\s+\S{1,40}\s+)?by|convertto-securestring(?:\s{1,9}-string)?)\s{1,9}"
+        r"['\"](?P<value>[^'\"\n]{4,128})['\"]", is_one=_token,
+    ),
+    _phrase(
+        Words("with password", "encrypted password"),
+        r"(?i)\bwith\s+(?:encrypted\s+)?password\s+'(?P<value>[^'\n]{4,128})'",
+    ),
+    _phrase(
+        Words("login(", "login_", "auth(", "auth=", "auth =", "credential"),
+        r"(?i)(?:login|auth|credentials?)\w{0,8}\s?=?\s?[(\[]\s?[\"'][^\"'\n]{1,64}[\"'],"
+        r"\s?[\"'](?P<value>[^\"'\n]{4,128})[\"']\s?[)\]]", is_one=_password,
+    ),
+    _phrase(Words("wifi:"), r"(?i)wifi:[^\n]{0,80}?[;:]p:(?P<value>(?:\\.|[^;\n]){4,63});"),
+    _phrase(
+        Words("login", "cred", "log in", "logged in", "sign in", "signed in", "gsdaten", "ldedaten"),
+        r"(?i)(?:zugangsdaten|anmeldedaten|cred(?:ential)?s?|log(?:ged|ging)?[ -]?in(?: data)?|logins"
+        r"|sign(?:ed)?[ -]in)"
+        r"(?:\s?(?:[:=→]|->)|\s(?:is|are|with|as|using|mit|als|con|avec))\s?[\w.@+-]{2,64}"
+        r"(?:\s?[/|,]\s?|:(?!\d{2,5}(?:[/,;\s]|$)))[\"'`]?(?P<value>[!-~\u00c0-\u024f]{4,128}?)[\"'`.,;:)]{0,3}(?=\s|\Z)",
+        is_one=_login,
+    ),
+    # Words before and after a code.
+    _phrase(
+        Words(" to ver", " to conf", " to log", " to sign", "for ver"),
+        r"(?i)\b(?:use|enter|type)\s+(?:\w-)?(?P<value>\d{4,8})\s+(?:to|as|for)\s+(?:verify|confirm|log|sign|your|the"
+        r"|complete)",
+    ),
+    _phrase(
+        Words(" is your", " is the"),
+        r"(?i)\b(?P<value>\d{4,8})\s+is\s+(?:your|the)\s+[^\n.]{0,40}\b(?:code|pin|otp)\b",
+    ),
+    _phrase(
+        Words(":1", ":2", ":3", ":4", ":5", ":6", ":7", ":8", ":9", ":*:"),
+        r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(?P<value>\S{4,200})$",
+    ),
+    _phrase(
+        Words("phrase", "mnemonic", "seed"),
+        r"(?i)(?:seed|recovery|mnemonic|secret|backup)[- ]?(?:phrase|words?|seed)?[^\n]{0,24}?[:\s\"'“]"
+        r"(?P<value>(?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})(?![a-z])",
+    ),
+    # Keys behind a bare word, in addresses, in cookies.
+    _phrase(
+        Words("key ", "token ", "secret ", "keys ", "tokens ", long=True),
+        r"(?i)(?:key|token|secret)s?\s{1,2}[\"'`(]?"
+        r"(?P<value>(?=[^\s\"'`]{0,200}\d)(?=[^\s\"'`]{0,200}[A-Za-z])[A-Za-z0-9+/_.=~-]{20,400})",
+        is_one=_is_key,
+    ),
+    _phrase(
+        Words("sig", "appid=", "api_key=", "apikey=", "?key=", "&key=", "sess", "sid=", long=True),
+        r"(?i)(?<![a-z0-9])(?:sig|signature|x-amz-signature|x-goog-signature|appid|api_?key|(?<=[?&])key"
+        r"|(?:session|sess|sid)[_-]?(?:id|key|token)?)=(?P<value>[\w%+/.~-]{16,200}=*)",
+        is_one=_is_key,
+    ),
+    _phrase(Words("://", long=True), r"://(?P<value>[A-Za-z0-9_-]{20,200})@", is_one=_is_key),
+)  # fmt: skip

@@ -11,46 +11,48 @@ digests; ids of the caller's that are formed like ids stay, as feedback and oper
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
 from actors.messages import Exchange, Feedback
-from actors.messages.dialects import dialect_at
+from actors.messages.dialects import ENDINGS
 from actors.messages.traffic import Hints
 from adapters.redaction.detector import listed
-from adapters.redaction.finder import Placeholders
+from adapters.redaction.finder import Finder
 
 Record = TypeVar("Record", Hints, Feedback)
 
-_COUNTS = frozenset(
-    listed(
-        "prompt_tokens, completion_tokens, total_tokens, input_tokens, output_tokens, cached_tokens, reasoning_tokens,"
-        "audio_tokens, text_tokens, cache_creation_input_tokens, cache_read_input_tokens, max_tokens,"
-        "max_completion_tokens, max_output_tokens, budget_tokens, index, created, created_at, n, seed, temperature,"
-        "top_p, top_k, min_p, presence_penalty, frequency_penalty, repetition_penalty, stream, parallel_tool_calls,"
-        "is_error, weight_version, version, start, end, code"
-    )
-)
-"""Fields whose numbers stay."""
-_WORDED = frozenset(listed("role, type, object, finish_reason, stop_reason, status, tool_choice"))
-"""Fields whose values are the protocol's words."""
-_IDS = frozenset(listed("id, tool_call_id, tool_use_id, call_id, previous_response_id"))
-_NAMES = frozenset(("name", "model"))
-_SCHEMAS = frozenset(("parameters", "input_schema"))
-_OTHERS = frozenset(
-    listed(
-        "content, text, input, prompt, system, instructions, thinking, reasoning, reasoning_content, refusal, summary,"
-        "output, message, error, description, arguments, messages, tool_calls, function, tools, choices, usage,"
-        "prompt_tokens_details, completion_tokens_details, input_tokens_details, output_tokens_details, weight_versions"
-    )
-)
-"""Texts, and what holds others."""
-_KNOWN = _COUNTS | _WORDED | _IDS | _NAMES | _SCHEMAS | _OTHERS
-_OUTER_IDS = ("trajectory_id", "agent", "custom_id", "conversation", "exchange_id")
-"""The caller's own."""
-_KEPT_IDS = {"metadata": ("trajectory_id", "evolved_id"), "conversation": ("id",)}
+_FIELDS = {
+    name: how
+    for how, names in {
+        "number": (
+            "prompt_tokens, completion_tokens, total_tokens, input_tokens, output_tokens, cached_tokens, max_tokens,"
+            "reasoning_tokens, audio_tokens, text_tokens, cache_creation_input_tokens, cache_read_input_tokens,"
+            "max_completion_tokens, max_output_tokens, budget_tokens, index, created, created_at, n, seed, temperature,"
+            "top_p, top_k, min_p, presence_penalty, frequency_penalty, repetition_penalty, stream, is_error,"
+            "parallel_tool_calls, weight_version, version, start, end, code"
+        ),
+        "word": "role, type, object, finish_reason, stop_reason, status, tool_choice",
+        "id": "id, tool_call_id, tool_use_id, call_id, previous_response_id",
+        "name": "name, model",
+        "schema": "parameters, input_schema",
+        "arguments": "arguments",
+        "text": (
+            "content, text, input, prompt, system, instructions, thinking, reasoning, reasoning_content, refusal,"
+            "summary, output, message, error, description, messages, tool_calls, function, tools, choices, usage,"
+            "prompt_tokens_details, completion_tokens_details, input_tokens_details, output_tokens_details,"
+            "weight_versions"
+        ),
+    }.items()
+    for name in listed(names)
+}
+"""What stays of a field: a number, the protocol's own word, the digest of an id, the name of a tool or a model, the
+digest of a schema, of arguments or of a text. Of other objects stays what may stay of their fields."""
+_ENGINES_IDS = ("response_id", "previous_response_id")
+_CALLERS_IDS = ("trajectory_id", "agent", "custom_id", "conversation", "exchange_id")
+_OWN_IDS = {"metadata": ("trajectory_id", "evolved_id"), "conversation": ("id",)}
+"""Fields of a request, and what in them names a run."""
 _WORDS = frozenset(
     listed(
         "added, any, api, arguments, assistant, authentication, auto, bad, block, call, calls, cancelled, chat, chunk,"
@@ -70,55 +72,57 @@ _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{12,}|\d{9,}|[A-
 """A part of a name that is none: a key, a number of somebody's."""
 _LARGEST = 10**11
 """Above any time and count: a number as long as this may be an account's or a card's."""
-_DEEPEST = 24
 
 
 class Strict:
     """Strips records. As `Redactor`, it holds no state between them."""
 
-    def __init__(self, placeholders: Placeholders, clean: Callable[[str], bool]) -> None:
+    def __init__(self, finder: Finder) -> None:
         """
         Args:
-            placeholders: with a key; without one a digest would give short texts away.
-            clean: whether nothing is found in a name.
+            finder: with a key for its placeholders; without one a digest would give short texts away.
         """
-        self._placeholders, self._clean = placeholders, clean
+        self._finder = finder
+
+    def exchange(self, record: Exchange) -> Exchange:
+        """`record` with nothing of a stranger's. Token ids and log-probs go, and what was wrong is told without its
+        words. A model that the engine did not know is no name."""
+        known = record.status < 400
+        return msgspec.structs.replace(
+            record,
+            # Of another path nothing: before `/v1` a stranger may write what they like.
+            endpoint=next((f"/v1{ending}" for ending in ENDINGS if record.endpoint.endswith(ending)), "/other"),
+            response_id=self.inner_id(record.response_id), request=self._body(record.request, model=known),
+            response=self._body(record.response), model=self._name(record.model) if known else self.text(record.model),
+            hints=self._stripped(record.hints), error=self.text(record.error), prompt_ids=b"", response_ids=b"",
+            logprobs=b"", versions=(), masked=(),
+        )  # fmt: skip
+
+    def feedback(self, feedback: Feedback) -> Feedback:
+        """`feedback` without its words; its ids as the calls' are."""
+        return msgspec.structs.replace(self._stripped(feedback), text=self.text(feedback.text))
 
     def text(self, text: str) -> str:
         """The placeholder for `text`; an empty one stays."""
-        return self._placeholders.of("text", text) if text else text
-
-    def name(self, name: str) -> str:
-        """A name of a tool or a model, if it is formed like one."""
-        if not name:
-            return name
-        parts = re.split(r"[^A-Za-z0-9]+", name)
-        fits = _NAME.fullmatch(name) and not any(_RANDOM.search(part) for part in parts) and self._clean(name)
-        return name if fits else self._placeholders.of("name", name)
+        return self._finder.placeholder("text", text) if text else text
 
     def inner_id(self, value: str) -> str:
         """The digest of an id that stands in a body: equal ones stay equal."""
-        return f"id-{self._placeholders.digest('id', value, 24)}" if value else value
+        return f"id-{self._finder.digest('id', value, 24)}" if value else value
 
     def outer_id(self, value: str) -> str:
         """An id of the caller's, if it is formed like one."""
-        if not value or (_OUTER_ID.fullmatch(value) and self._clean(value)):
+        if not value or (_OUTER_ID.fullmatch(value) and self._finder.clean([value])):
             return value
         return self.inner_id(value)
 
-    def arguments(self, value: Any) -> Any:
-        """Arguments of a call, in the form they came: an object without its keys, or its text; what is no object stays
-        none, so that a malformed call is seen to be one."""
-        if not value or not isinstance(value, str):
-            return {"redacted": self._placeholders.of("arguments", _canonical(value))} if value else value
-        try:
-            inner = json.loads(value)
-        except (ValueError, RecursionError):
-            inner = None
-        whole = isinstance(inner, dict)
-        return json.dumps(self.arguments(inner)) if whole else self._placeholders.of("malformed", value)
+    def _stripped(self, record: Record) -> Record:
+        """`record` with its ids as they may be kept."""
+        inner = {name: self.inner_id(getattr(record, name)) for name in _ENGINES_IDS if hasattr(record, name)}
+        outer = {name: self.outer_id(getattr(record, name)) for name in _CALLERS_IDS if hasattr(record, name)}
+        return msgspec.structs.replace(record, **inner, **outer)
 
-    def data(self, data: bytes, *, model: bool = True) -> bytes:
+    def _body(self, data: bytes, *, model: bool = True) -> bytes:
         """A body as structure, with the name of its model or without; nothing of one that is no JSON object."""
         try:
             body = json.loads(data) if data else None
@@ -126,81 +130,67 @@ class Strict:
                 return b""
             if not model:
                 body.pop("model", None)
-            return msgspec.json.encode(self._kept(body, "", 0))
+            own = {name: self._own(name, body[name]) for name in _OWN_IDS if name in body}
+            return msgspec.json.encode(self._kept(body, "") | own)
         except (ValueError, RecursionError):
             return b""
 
-    def exchange(self, record: Exchange) -> Exchange:
-        """`record` with nothing of a stranger's but its bodies, which are not looked at. Token ids and log-probs go,
-        and what was wrong is told without its words."""
-        return msgspec.structs.replace(
-            record, endpoint=_path(record.endpoint), response_id=self.inner_id(record.response_id),
-            model=self.name(record.model) if record.status < 400 else self.text(record.model),
-            hints=self._without_ids(record.hints), error=self.text(record.error), prompt_ids=b"", response_ids=b"",
-            logprobs=b"", versions=(), masked=(),
-        )  # fmt: skip
+    def _own(self, name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {id_: self.outer_id(value[id_]) for id_ in _OWN_IDS[name] if isinstance(value.get(id_), str)}
+        return self.outer_id(value) if isinstance(value, str) and name == "conversation" else None
 
-    def feedback(self, feedback: Feedback) -> Feedback:
-        """`feedback` without its words; its ids as the calls' are."""
-        return msgspec.structs.replace(self._without_ids(feedback), text=self.text(feedback.text))
-
-    def _without_ids(self, record: Record) -> Record:
-        """`record` with its ids as they may be kept."""
-        inner = ("response_id", "previous_response_id")
-        made = {name: self.outer_id(getattr(record, name)) for name in _OUTER_IDS if hasattr(record, name)}
-        made |= {name: self.inner_id(getattr(record, name)) for name in inner if hasattr(record, name)}
-        return msgspec.structs.replace(record, **made)
-
-    def _kept(self, value: Any, key: str, depth: int) -> Any:
+    def _kept(self, value: Any, name: str) -> Any:
+        how = _FIELDS.get(name, "")
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, int | float):
-            return value if key in _COUNTS and abs(value) < _LARGEST else None
-        if isinstance(value, str):
-            return self._string(value, key)
-        if depth > _DEEPEST:
-            return None
+            return value if how == "number" and abs(value) < _LARGEST else None
         if isinstance(value, list):
             # Numbers in a list are ids of tokens, or vectors: both decode to text.
-            return [self._kept(one, key, depth + 1) for one in value if isinstance(one, dict | list | str)]
-        if key in _KEPT_IDS:
-            return {name: self.outer_id(value[name]) for name in _KEPT_IDS[key] if isinstance(value.get(name), str)}
-        if key == "arguments":
-            return self.arguments(value)
-        if key in _SCHEMAS:
-            told = self._placeholders.of("schema", _canonical(value))
+            return [self._kept(one, name) for one in value if isinstance(one, dict | list | str)]
+        if how == "arguments":
+            return self._arguments(value)
+        if isinstance(value, dict):
+            return self._object(value, how)
+        keep = {"word": self._word, "id": self.inner_id, "name": self._name}.get(how, self.text)
+        return keep(value)
+
+    def _object(self, value: dict[str, Any], how: str) -> dict[str, Any]:
+        if how == "schema":
+            told = self._finder.placeholder("schema", _canonical(value))
             return {"type": "object", "properties": {}, "description": told}
+        # `input` of a tool_use is an object; a conversation is a list.
         return {
-            # `input` of a tool_use is an object; a conversation is a list.
-            name: self._kept(part, "arguments" if name == "input" and isinstance(part, dict) else name, depth + 1)
+            name: self._kept(part, "arguments" if name == "input" and isinstance(part, dict) else name)
             for name, part in value.items()
-            if name in _KNOWN or (depth == 0 and name in _KEPT_IDS)
+            if name in _FIELDS
         }
 
-    def _string(self, value: str, key: str) -> str:
-        if key in _WORDED:
-            words = _WORD.fullmatch(value) and _WORDS.issuperset(re.split(r"[._-]", value))
-            return value if words or not value else self._placeholders.of("word", value)
-        if key in _IDS:
-            return self.inner_id(value)
-        if key in _NAMES:
-            return self.name(value)
-        if key == "conversation":
-            return self.outer_id(value)
-        return str(self.arguments(value)) if key == "arguments" else self.text(value)
+    def _arguments(self, value: Any) -> Any:
+        """Arguments of a call, in the form they came: an object without its keys, as a model invents some and a map has
+        customers' data for keys, or its text; what is no object stays none, so that a malformed call is seen to be
+        one."""
+        if not value or not isinstance(value, str):
+            return {"redacted": self._finder.placeholder("arguments", _canonical(value))} if value else value
+        try:
+            inner = json.loads(value)
+        except (ValueError, RecursionError):
+            inner = None
+        whole = isinstance(inner, dict)
+        return json.dumps(self._arguments(inner)) if whole else self._finder.placeholder("malformed", value)
 
+    def _word(self, value: str) -> str:
+        words = _WORD.fullmatch(value) and _WORDS.issuperset(re.split(r"[._-]", value))
+        return value if words or not value else self._finder.placeholder("word", value)
 
-def _path(path: str) -> str:
-    """A path that is known, or none of it: before `/v1` a stranger may write what they like."""
-    if dialect_at(path) is None:
-        return "/other"
-    tail = path.rsplit("/", 2)[-2:]
-    return "/v1/chat/completions" if tail == ["chat", "completions"] else f"/v1/{tail[-1]}"
+    def _name(self, name: str) -> str:
+        """A name of a tool or a model, if it is formed like one."""
+        parts = re.split(r"[^A-Za-z0-9]+", name)
+        fits = _NAME.fullmatch(name) and not any(map(_RANDOM.search, parts)) and self._finder.clean([name])
+        return name if fits or not name else self._finder.placeholder("name", name)
 
 
 def _canonical(value: Any) -> str:
     """The same for the same JSON, however it is spaced and ordered."""
-    try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"))
-    except RecursionError:
-        return repr(type(value))
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -3,12 +3,16 @@ of JSON is to its own."""
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from adapters.redaction.detector import Spans, lowered, places
-from adapters.redaction.names import COLUMNS, FOREIGN_PASSWORDS, is_secret
+from adapters.redaction.detector import Detector, Spans, Words, listed, lowered
+from adapters.redaction.names import PASSWORDS, SECRETS, is_secret
 
 Named = Callable[[str], str]
 """What the values of a field of this name are; empty for most."""
+
+_COLUMNS = Words(*PASSWORDS, *SECRETS, *listed("ssn, phone, telefon, mobile, tax, pesel, cpf, card, pin, licen, iban"))
+"""Words in the names of columns that tell."""
 
 _MOST_CELLS = 64
 _LONGEST_HEADER = 1000
@@ -23,12 +27,19 @@ _ROW = re.compile(rf"\s{{0,40}},?\s{{0,40}}\(((?:[^()']|{_STRING}|\([^()']*+\))*
 _SQL_CELL = re.compile(rf"(?:^|,)\s*+(?:{_STRING}|([^,'\s]*+))", re.DOTALL)
 
 
-def columns(text: str, named: Named) -> Spans:
+def detectors(named: Named) -> tuple[Detector, ...]:
+    """Detectors of the cells below the names that `named` knows."""
+    return (
+        Detector("secret", lambda clues: "\n" in clues.text and _COLUMNS(clues), partial(_columns, named=named)),
+        Detector("secret", Words("insert"), partial(_inserted, named=named)),
+    )
+
+
+def _columns(text: str, named: Named) -> Spans:
     """The cells that their column's name tells of. Only a header that names something is read, with rows below it that
     have as many cells; a header of one column must have a rule below it."""
     low, done = lowered(text), 0
-    words = COLUMNS if low.isascii() else (*COLUMNS, *FOREIGN_PASSWORDS)
-    for at, _ in sorted(places(low, words)):
+    for at, _ in sorted(_COLUMNS.places(low)):
         if at < done:
             continue
         start = low.rfind("\n", done, at) + 1 or done
@@ -77,7 +88,7 @@ def _cells(line: str, delimiter: str) -> Iterator[tuple[int, int]]:
         yield start, start + len(bare)
 
 
-def inserted(text: str, named: Named) -> Spans:
+def _inserted(text: str, named: Named) -> Spans:
     """The same of the rows of SQL's `INSERT INTO users (name, password) VALUES (...), (...)`."""
     for match in _INSERT.finditer(text):
         titles = [named(title.strip(' \r\n\t`"[]')) for title in match[1].split(",")]

@@ -9,59 +9,37 @@ that cannot be told: the engine named no texts, or a find is not in them in any 
 
 import json
 import re
-from collections.abc import Mapping
 from itertools import accumulate, groupby, pairwise
 from typing import Annotated, Any
 
 import msgspec
 
-from adapters.redaction.finder import Edit, Finder, applied, merged
+from adapters.redaction.finder import Edit, applied, merged
+from adapters.redaction.walk import TOKENS, Walk
 
 MASKED = -1
 """Instead of the id of a token that overlaps a find; no vocabulary has it."""
-_FIELDS = (
-    frozenset({"prompt_token_ids", "prompt_logprobs", "prompt_text"}),
-    frozenset({"token_ids", "logprobs", "top_logprobs", "output_token_ids"}),
-)
-"""Of the prompt, of the response."""
-TOKEN_FIELDS = _FIELDS[0] | _FIELDS[1]
-_RAW_MESSAGES = ("input_messages", "output_messages")
+_RAW_MESSAGES = {"prompt": "input_messages", "response": "output_messages"}
 """With `enable_response_messages` vLLM's /v1/responses (0.32) has the ids in here, as the `tokens` of each message."""
 
 
 class _Entry(msgspec.Struct):
+    """What the engine says of a sampled token."""
+
     token: str
     logprob: float
     bytes: list[Annotated[int, msgspec.Meta(ge=0, le=255)]] | None = None
 
 
-class _Logprobs(msgspec.Struct):
-    content: list[_Entry]
-
-
-class _Sampled(msgspec.Struct):
-    """A choice whose tokens can be told from each other."""
-
-    token_ids: list[int]
-    logprobs: _Logprobs
-
-
-def take_out(
-    body: Any, finder: Finder, taken: Mapping[str, str], known: dict[str, str], *, prompt: bool, response: bool
-) -> bool:
+def take_out(body: Any, walk: Walk, *, prompt: bool, response: bool) -> bool:
     """Take out of a response, in place, what decodes to a find in the prompt or the response; the other tokens of its
-    only answer stay. Returns whether anything changed.
-
-    Args:
-        taken: placeholders by value, of what was taken out of the response.
-        known: kinds by value, of what was taken out before.
-    """
-    choices = body.get("choices") if isinstance(body, dict) else None
-    only = choices[0] if isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], dict) else None
-    kept = _masked(only, finder, taken, known) if only is not None else {}
-    wanted = (prompt, response or only is not None)
-    fields = {name for names, gone in zip(_FIELDS, wanted, strict=True) if gone for name in names}
-    dropped = _drop(body, fields, {name for name, gone in zip(_RAW_MESSAGES, wanted, strict=True) if gone})
+    only answer stay. Returns whether anything changed."""
+    only, kept = None, {}
+    match body:
+        case {"choices": [dict() as only]}:
+            kept = _masked(only, walk)
+    parts = [name for name, gone in (("prompt", prompt), ("response", response or only is not None)) if gone]
+    dropped = _drop(body, {name for part in parts for name in TOKENS[part]}, {_RAW_MESSAGES[part] for part in parts})
     if only is not None:
         only.update(kept)
     return dropped or bool(kept)
@@ -77,24 +55,23 @@ def _drop(value: Any, fields: set[str], raw: set[str]) -> bool:
     if isinstance(value, dict):
         for name in fields & value.keys():
             gone |= value.pop(name) not in (None, [])
-    for name, part in value.items() if isinstance(value, dict) else enumerate(value):
-        gone |= isinstance(part, dict | list) and _drop(part, fields | {"tokens"} if name in raw else fields, raw)
+    parts = value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    for name, part in parts:
+        gone |= _drop(part, fields | {"tokens"} if name in raw else fields, raw)
     return gone
 
 
-def _masked(choice: dict[str, Any], finder: Finder, taken: Mapping[str, str], known: dict[str, str]) -> dict[str, Any]:
+def _masked(choice: dict[str, Any], walk: Walk) -> dict[str, Any]:
     """The tokens of one answer, masked; none if what is left might decode to something that was taken out."""
     try:
-        sampled = msgspec.convert(choice, _Sampled)
-    except msgspec.ValidationError:
-        return {}
-    ids, entries = sampled.token_ids, sampled.logprobs.content
-    if not ids or len(ids) != len(entries):
+        ids = msgspec.convert(choice["token_ids"], list[int])
+        entries = msgspec.convert(choice["logprobs"]["content"], list[_Entry])
+    except (KeyError, TypeError, msgspec.ValidationError):
         return {}
     texts = [bytes(entry.bytes or b"") or entry.token.encode("utf-8", "surrogatepass") for entry in entries]
     whole = b"".join(texts).decode("latin-1")  # a character is a byte
-    edits = _edits(whole, finder, taken, known)
-    if edits is None:
+    edits = _edits(whole, walk)
+    if not ids or len(ids) != len(entries) or edits is None:
         return {}
     gone = bytearray(len(whole))
     for edit in edits:
@@ -112,19 +89,17 @@ def _masked(choice: dict[str, Any], finder: Finder, taken: Mapping[str, str], kn
     return {"token_ids": masked, "logprobs": {"content": kept}}
 
 
-def _edits(whole: str, finder: Finder, taken: Mapping[str, str], known: dict[str, str]) -> list[Edit] | None:
+def _edits(whole: str, walk: Walk) -> list[Edit] | None:
     """What is to be taken out, in order and without overlaps; None if something that was taken out is nowhere."""
+    placeholders = {value: walk.finder.placeholder(kind, value) for value, kind in walk.known.items()} | walk.taken
     spans: list[tuple[int, int, str]] = []
-    for value, placeholder in taken.items():
+    for value, placeholder in placeholders.items():
         places = _places(whole, value, placeholder)
-        if not places:
+        if value in walk.taken and not places:
             return None
         spans += places
-    for value, kind in known.items():
-        if value not in taken and (edit := finder.whole(kind, value)):
-            spans += _places(whole, value, edit.placeholder)
     text = whole.encode("latin-1").decode("utf-8", "surrogateescape")
-    for edit in finder.edits(text, known):
+    for edit in walk.finder.edits(text, walk.known):
         start, end = (len(text[:at].encode("utf-8", "surrogateescape")) for at in (edit.start, edit.end))
         spans.append((start, end, edit.placeholder))
     return [Edit(group[0][0], max(span[1] for span in group), group[0][2], "", "") for group in merged(spans)]

@@ -12,13 +12,17 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from adapters.redaction.finder import Edit, Finder, applied, is_worth_knowing
-from adapters.redaction.tokens import TOKEN_FIELDS
+from adapters.redaction.finder import SMALLEST_CARD, Edit, Finder, applied, is_worth_knowing
 
 Slot = tuple[Any, Any, Any, str | None]
 """`holder[place]` is a text or a number, in a field of this name; without a name the place itself is the text."""
 
-_UNREAD = TOKEN_FIELDS - {"prompt_text"}
+TOKENS = {
+    "prompt": frozenset({"prompt_token_ids", "prompt_logprobs", "prompt_text"}),
+    "response": frozenset({"token_ids", "logprobs", "top_logprobs", "output_token_ids"}),
+}
+"""Fields that hold token ids, or what decodes as they do, of a part of the call."""
+_UNREAD = TOKENS["prompt"] - {"prompt_text"} | TOKENS["response"]
 _IDS = frozenset(
     {
         "id", "object", "type", "role", "tool_call_id", "tool_use_id", "call_id", "item_id", "previous_response_id",
@@ -36,7 +40,6 @@ _TITLES = ("name", "key", "field", "label", "k", "type")
 _VALUES = frozenset(("value", "v", "val", "text", "content"))
 _MOST_COLUMNS = 64
 _SHORTEST = 3
-_SMALLEST_CARD = 10**12
 _LONG_NAME = 12
 _MOST_KNOWN = 64
 _BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-\r\n"
@@ -55,15 +58,11 @@ class Walk:
         self.taken: dict[str, str] = {}
         """Placeholders by value, of all that was taken out."""
 
-    @property
-    def count(self) -> int:
-        return sum(self.finds.values())
-
     def body(self, body: Any) -> tuple[Any, bool]:
         """`body`, redacted in place, and whether anything was found in it."""
         if self._is_clean(body):
             return body, False
-        before, box = self.count, [body]
+        before, box = dict(self.finds), [body]
         for holder, place, name, free, apart in _units(box):
             mine = self.known
             self.known = dict(mine) if apart else mine
@@ -71,14 +70,35 @@ class Walk:
             self.known = mine
         for name in [name for name in body if _tells(name, False)] if isinstance(body, dict) else ():
             self._fill((body, name, name, None))
-        return box[0], self.count > before
+        return box[0], self.finds != before
 
     def value(self, value: Any, name: str = "") -> Any:
         """Anything of a stranger's, in a field of this name if it is one's."""
         box = [value]
-        for slot in self._slots(box, 0, name, True):
-            self._fill(slot)
+        self._unit(box, 0, name, True)
         return box[0]
+
+    def is_cut(self, events: list[Any]) -> bool:
+        """Whether a find lies across the events of a stream that could not be merged: a stream cuts a text wherever it
+        likes. What is the same in each event was not cut."""
+        texts: dict[tuple[Any, ...], list[str]] = {}
+
+        def collect(value: Any, place: tuple[Any, ...]) -> None:
+            if isinstance(value, str):
+                texts.setdefault(place, []).append(value)
+            elif isinstance(value, dict | list):
+                for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+                    if not _is_protocol(name, part, False):
+                        collect(part, (*place, name))
+
+        for event in events:
+            collect(event, ())
+        return any(
+            not any(edit.value in part for part in parts)
+            for parts in texts.values()
+            if len(set(parts)) > 1
+            for edit in self.finder.edits("".join(parts), self.known)
+        )
 
     def edits(self, value: str | int, name: str = "") -> list[Edit]:
         """What to take out of a text, or of a number in a field; what was found is known from now on."""
@@ -110,9 +130,8 @@ class Walk:
         return self.finder.clean(texts, self.known)
 
     def _slots(self, holder: Any, place: Any, name: str, free: bool, header: Sequence[str] = ()) -> Iterator[Slot]:
-        """The slots of `holder[place]`. `free`: no field of it is the protocol's. `header`: the columns of the lists in
-        it. JSON in a string is read as JSON, and
-        written anew if something was taken out of it."""
+        """The slots of `holder[place]`. JSON in a string is read as JSON, and written anew if something was taken out
+        of it. `free`: no field of it is the protocol's. `header`: the columns of the lists in it."""
         value = holder[place]
         kind = type(value)
         if kind is str:
@@ -122,9 +141,9 @@ class Walk:
             if inner is None or (name and self.finder.field(name, value)):
                 yield holder, place, value, name
                 return
-            box, before = [inner], self.count
+            box, before = [inner], dict(self.finds)
             yield from self._slots(box, 0, "", True)
-            if self.count > before:
+            if self.finds != before:
                 holder[place] = json.dumps(box[0], ensure_ascii=False)
         elif kind is dict:
             title = self._title(value) if free else ""
@@ -139,17 +158,16 @@ class Walk:
                 if _tells(key, free):
                     yield value, key, key, None
         elif kind is list:
-            title = value[0] if free and len(value) == 2 and type(value[0]) is str else ""
-            told = title if title and self.finder.named(title) else name if free else ""
             header = header or (value[0] if free and value and self._is_header(value[0]) else ())
             for at, part in enumerate(value):
                 if header and type(part) is list and len(part) == len(header) and part is not header:
                     for column, cell in enumerate(header):
                         yield from self._slots(part, column, cell, True)
-                elif type(part) is not int or name or part >= _SMALLEST_CARD:
-                    option = value[at - 1] if free and at and type(value[at - 1]) is str else ""
-                    yield from self._slots(value, at, option[2:] if option.startswith("--") else told, free)
-        elif kind is int and (value >= _SMALLEST_CARD or (name and value > 99)):
+                elif type(part) is not int or name or part >= SMALLEST_CARD:
+                    before = value[at - 1] if free and at and type(value[at - 1]) is str else ""
+                    tells = before.startswith("--") or (len(value) == 2 and self.finder.named(before))
+                    yield from self._slots(value, at, before.lstrip("-") if tells else name if free else "", free)
+        elif kind is int and (value >= SMALLEST_CARD or (name and value > 99)):
             yield holder, place, value, name
 
     def _is_header(self, value: Any) -> bool:
@@ -189,25 +207,6 @@ def _units(box: list[Any]) -> Iterator[tuple[Any, Any, str, bool, bool]]:
             yield body, name, name, name in _FREE and isinstance(part, dict), False
 
 
-def pieces(events: list[Any]) -> list[list[str]]:
-    """The strings of a list of events by their place: a stream cuts a text wherever it likes. What is the same in each
-    event was not cut.
-    """
-    places: dict[tuple[Any, ...], list[str]] = {}
-
-    def walk(value: Any, place: tuple[Any, ...]) -> None:
-        if isinstance(value, str):
-            places.setdefault(place, []).append(value)
-        elif isinstance(value, dict | list):
-            for name, part in value.items() if isinstance(value, dict) else enumerate(value):
-                if not _is_protocol(name, part, False):
-                    walk(part, (*place, name))
-
-    for event in events:
-        walk(event, ())
-    return [parts for parts in places.values() if len(set(parts)) > 1]
-
-
 def container(text: str) -> Any:
     """The object or list that `text` is in JSON; None also if a field stands in it twice, as one of them would not be
     read, and yet be kept."""
@@ -232,11 +231,9 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def is_file(text: str) -> bool:
     """Whether `text` is an embedded file in base64, which holds no text and is long."""
-    if len(text) < _FILE:
+    if len(text) < _FILE or not text.isascii():
         return False
-    if text.startswith("data:") and ";base64," in text[:100]:
-        return True
-    return text.isascii() and not text.encode().translate(None, _BASE64)
+    return (text.startswith("data:") and ";base64," in text[:100]) or not text.encode().translate(None, _BASE64)
 
 
 def _tells(name: str, free: bool) -> bool:

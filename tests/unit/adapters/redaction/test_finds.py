@@ -41,6 +41,11 @@ TAKEN_OUT = [
     ("kubectl --token abc123def456 get pods", "abc123def456"),
     ("Cookie: sid=38afes7a8abcd1234efgh; lang=de", "38afes7a8abcd1234efgh"),
     ("Steuer-ID: 86 095 742 719", "86 095 742 719"),
+    ("Reisepass Nr. C01X00T47", "C01X00T47"),
+    ("henkilötunnus 131052-308T", "131052-308T"),
+    ("su cédula es 1.020.304.050", "1.020.304.050"),
+    ("паспорт 4509 123456", "4509 123456"),
+    ("o código da porta é 4821", "4821"),
     ("CPF 111.444.777-35", "111.444.777-35"),
     ('<add key="Password" value="Haus!Baum9"/>', "Haus!Baum9"),
     ("db1:5432:shop:app:Haus!Baum9", "Haus!Baum9"),
@@ -97,6 +102,8 @@ def test_what_is_taken_out_and_what_stays() -> None:
     assert [secret for text, secret in TAKEN_OUT if secret in REDACTOR.text(text)[0]] == []
     assert [text for text in STAYS if REDACTOR.text(text) != (text, {})] == []
     assert REDACTOR.text("i lost my password, my account is tipi@box.io")[1] == {"email": 1}, "no password"
+    twice = REDACTOR.text("is zx81-Kappa a good one? ok: password=zx81-Kappa")[0]
+    assert twice == "is [REDACTED:secret] a good one? ok: password=[REDACTED:secret]", "as within one message"
 
 
 def planted(name: str) -> list[dict[str, str]]:
