@@ -1,14 +1,14 @@
 """What the scored runs say together, and which agent is surely worse off: the replay trial's arithmetic.
 
 The decision is pooled over all groups (`evidence`). One group vetoes it only on conclusive harm: its own
-interval, at `HARM` over all groups with enough evidence together (Bonferroni), says that the candidate is worse and may
-be so by more than the margin. Where the party rule binds the harm must stand without any one of the group's parties;
-what one party alone reports is told, not acted on.
+interval, at `_HARM` over all groups with enough evidence together (Bonferroni), says that the candidate is worse and
+may be so by more than the margin. Where the party rule binds the harm must stand without any one of the group's
+parties; what one party alone reports is told, not acted on.
 """
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from math import fsum, hypot, inf, nan
+from math import hypot, inf, nan
 
 import msgspec
 
@@ -17,8 +17,10 @@ from actors.statistics.intervals import decide
 from actors.statistics.off_policy import Pull, pull
 from actors.statistics.parties import binds, set_aside, with_evidence
 
-HARM = 0.05
+_HARM = 0.05
 """Chance that of all groups that are not worse off any vetoes, one verdict."""
+_LEAST = 8
+"""Runs that a group needs to be asked."""
 _SHOWN = 2
 """Tools of a group that are named."""
 
@@ -31,18 +33,6 @@ class Weighed(msgspec.Struct):
     outcome: float
     score: float
     """Of its tokens (`off_policy`)."""
-    divergence: float = 0.0
-    """Of the candidate from the incumbent, nats."""
-    tokens: int = 0
-
-
-class Pooled(msgspec.Struct, frozen=True):
-    """All evidence together."""
-
-    pull: Pull
-    kl: float
-    """Nats a token."""
-    figures: dict[str, float]
 
 
 class Vetoes(msgspec.Struct, frozen=True):
@@ -54,52 +44,44 @@ class Vetoes(msgspec.Struct, frozen=True):
     figures: dict[str, float]
 
 
-def pooled(runs: Sequence[Weighed]) -> Pooled:
+def pooled(runs: Sequence[Weighed]) -> tuple[Pull, dict[str, float]]:
     """The pull of all runs but those of parties that are set aside, and what the verdict says of parties.
 
     Where a liar was one of the two that were set aside, the other was honest, and what is left leans away from it,
-    about as far as the most telling of those left moves it. That is added to the error, in quadrature. For the
-    divergence those are set aside that pull it hardest: a party can write what no version has seen.
+    about as far as the most telling of those left moves it. That is added to the error, in quadrature.
     """
     names = [one.party for one in runs]
 
     def without(left_out: Collection[str]) -> Pull:
-        return _pull([one for one, name in zip(runs, names, strict=True) if name not in left_out])
+        return _pull([one for one in runs if one.party not in left_out])
 
     def difference(left_out: Collection[str]) -> float:
         found = without(left_out)
         return found.interval(0.5).estimate if found.count else nan
 
-    def divergence(left_out: Collection[str]) -> float:
-        kept = [one for one in runs if one.party not in left_out]
-        tokens = sum(one.tokens for one in kept)
-        return fsum(one.divergence for one in kept) / tokens if tokens else nan
-
     aside = set_aside(names, difference)
+    found = without(aside)
+    kept = sorted(set(names) - aside) if aside and found.error < inf else []
+    lean = max((abs(without({*aside, name}).estimate - found.estimate) for name in kept), default=0.0)
     figures = {
         "parties": float(with_evidence(names)),
         "parties_bind": float(binds(names)),
         "parties_aside": float(len(aside)),
     }
-    found = without(aside)
-    kept = sorted(set(names) - aside) if aside and found.error < inf else []
-    lean = max((abs(without({*aside, name}).estimate - found.estimate) for name in kept), default=0.0)
-    kl = divergence(set_aside(names, divergence))
-    found = msgspec.structs.replace(found, error=hypot(found.error, lean))
-    return Pooled(found, kl if kl == kl else 0.0, figures)
+    return msgspec.structs.replace(found, error=hypot(found.error, lean)), figures
 
 
-def veto(runs: Sequence[Weighed], margin: float, *, least: int) -> Vetoes:
+def veto(runs: Sequence[Weighed], margin: float) -> Vetoes:
     """Which groups are surely worse off."""
     by_group: defaultdict[Group, list[Weighed]] = defaultdict(list)
     for one in runs:
         by_group[one.group].append(one)
-    asked = {name: some for name, some in by_group.items() if len(some) >= least} if len(by_group) > 1 else {}
+    asked = {name: some for name, some in by_group.items() if len(some) >= _LEAST} if len(by_group) > 1 else {}
     harmed: list[str] = []
     told: list[str] = []
     binding = binds([one.party for one in runs])
     for name in sorted(asked):
-        confidence = 1 - 2 * HARM / len(asked)
+        confidence = 1 - 2 * _HARM / len(asked)
         found = _pull(asked[name]).interval(confidence)
         if decide(found, margin) != "reject":
             continue

@@ -151,12 +151,14 @@ async def test_what_is_measured_by_the_deadline_counts_and_only_whole_batches_do
     assert (found.decision, found.measurements["looks"]) == ("hold", 0)
 
 
-async def test_the_record_of_a_version_that_meets_many_candidates_stays_bounded():
+async def test_of_all_versions_but_the_open_candidate_and_its_rivals_only_totals_are_kept():
     desk = Desk(Lucky(skill={0: 0.9} | dict.fromkeys(range(1, 8), 0.1)), max_tasks=16)
     for candidate in range(1, 8):
         await desk.compare(candidate)
     (data,) = desk.store.state.values()
-    assert len(msgspec.msgpack.decode(data, type=Records).attempts[0]) == 32
+    records = msgspec.msgpack.decode(data, type=Records)
+    assert {version: len(tasks) for version, tasks in records.attempts.items()} == {7: 16, 0: 16}
+    assert {version: tried for version, (_, tried) in records.totals.items()} == {0: 6 * 16 * 2}
 
 
 def family(name: str, mine: float, theirs: float, tasks: int) -> Family:
@@ -167,7 +169,7 @@ def family(name: str, mine: float, theirs: float, tasks: int) -> Family:
         random.Random(name + seed).shuffle(solved)
         return solved
 
-    return Family(name=name, candidate=drawn(mine, "mine"), reference=drawn(theirs, "theirs"))
+    return Family(name, list(zip(drawn(mine, "mine"), drawn(theirs, "theirs"), strict=True)))
 
 
 @pytest.mark.parametrize(
@@ -185,9 +187,9 @@ def family(name: str, mine: float, theirs: float, tasks: int) -> Family:
 def test_what_the_best_version_could_do_in_a_family_the_candidate_can_do_too(families, decision, says, figures):
     found = forgetting({name: family(name, *rest) for name, *rest in families}, 0.15)
     assert (found.decision, says in found.reason) == (decision, True), found.reason
-    assert {name: found.figures[name] for name in figures} == figures
+    assert {name: found.measurements[name] for name in figures} == figures
     watched = sorted(families, key=lambda one: one[-1], reverse=True)[: suite._MOST]
-    told = {name for name, *_ in families if f"family_{name}_tasks" in found.figures}
+    told = {name for name, *_ in families if f"family_{name}_tasks" in found.measurements}
     assert told == {name for name, *_, tasks in watched if tasks >= suite._LEAST}
 
 
