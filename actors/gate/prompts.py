@@ -86,7 +86,7 @@ class PromptCheck:
 
     def judge(self, candidate: Sequence[Answer | None], incumbent: Sequence[Answer | None]) -> Report:
         answered = [
-            (offered(prompt.get("tools") or ()), mine, theirs)
+            (offered(prompt.get("tools") or ()), (mine, theirs))
             for prompt, mine, theirs in zip(self._prompts, candidate, incumbent, strict=True)
             if mine is not None and theirs is not None
         ]
@@ -99,7 +99,7 @@ class PromptCheck:
             return Report((), figures)
         findings: list[Finding] = []
         for key, (what, holds, limit) in _CONDUCT.items():
-            mine, theirs = ([holds(pair[side], pair[0]) for pair in answered] for side in (1, 2))
+            mine, theirs = ([holds(pair[side], schemas) for schemas, pair in answered] for side in (0, 1))
             share = Shares.of(mine, theirs, _CONFIDENCE)
             figures[f"prompts_{key}"], figures[f"prompts_incumbent_{key}"] = share.candidate, share.incumbent
             if share.rose(limit):
@@ -107,12 +107,12 @@ class PromptCheck:
                     f"{what} {share.candidate:.2f} against {share.incumbent:.2f} on {len(answered)} production prompts"
                 )
                 findings.append(Finding("conduct", f"{told}, a rise of {limit:g} is allowed"))
-        tokens, before = (fmean(pair[side].tokens for pair in answered) for side in (1, 2))
+        tokens, before = (fmean(pair[side].tokens for _, pair in answered) for side in (0, 1))
         if before > 0:  # the engine says it
             figures["prompts_length_ratio"] = tokens / before
             if not _LENGTH_LOW * before <= tokens <= _LENGTH_HIGH * before:
                 findings.append(_off("conduct", "length", tokens / before, _LENGTH_LOW, _LENGTH_HIGH))
-        entropy, before = (fmean(pair[side].surprisal for pair in answered) for side in (1, 2))
+        entropy, before = (fmean(pair[side].surprisal for _, pair in answered) for side in (0, 1))
         figures |= {"prompts_entropy": entropy, "prompts_incumbent_entropy": before}
         if before > 0:  # the incumbent hesitates at times
             figures["prompts_entropy_ratio"] = entropy / before

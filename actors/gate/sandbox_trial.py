@@ -185,6 +185,7 @@ class SandboxTrial:
                 for cluster, (name, tasks) in self._exam.families(pairs).items()
             }
             suite = forgetting(families, settings.forgetting_margin)
+            assert suite.decision != "wait"
             figures |= suite.measurements
             decision = both(decision, suite.decision)
             parts = [suite.reason, *parts] if suite.reason else parts
