@@ -194,6 +194,19 @@ async def test_how_far_a_candidate_moved_on_production_tokens(scores, runs, kl, 
     assert [found.figures[f"drift_{name}"] for name in ("kl", "tokens")] == pytest.approx([kl, 4 * runs], abs=1e-3)
 
 
+async def test_what_one_party_writes_does_not_put_a_candidate_too_far_away():
+    store = FakeStore()
+    for number, name in enumerate(HELD_OUT[:150]):
+        save(store, name, float(number), tenant="abcde"[number % 5])
+    check = DistanceCheck(most=150, engine=FakeEngine(), store=store)
+    await check.gather()
+    away = [3.0 if one.party == "e" else 0.0 for one in check._runs]
+    theirs = [[-3.5] * 4 for _ in away]
+    mine = [[value - 3.5] * 4 for value in away]
+    found = check.judge(mine, theirs)
+    assert (found.findings, found.figures["drift_kl"]) == ((), 0)
+
+
 def cautious(body) -> dict:
     return {"content": "I can't do that."}
 

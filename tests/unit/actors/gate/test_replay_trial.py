@@ -112,6 +112,30 @@ async def test_what_is_decided(runs, good, shift, changes, decision, says):
         assert found.measurements["small_step"] == float("small step" in found.reason)
 
 
+@pytest.mark.parametrize(
+    ("runs", "shift", "limit", "decision", "says"),
+    [
+        (140, 0.62, 0.5, "hold", "0.1 are allowed"),
+        (140, 0.62, 0.15, "reject", "nats a token from the incumbent on production tokens, 0.15 are allowed"),
+        (20, 0.62, 0.15, "hold", "0.1 are allowed"),
+    ],
+    ids=["outcomes decide nothing", "too far for any outcome", "few tokens conclude nothing"],
+)
+async def test_how_far_a_candidate_may_be_whatever_its_outcomes_say(runs, shift, limit, decision, says):
+    found = await compare(Traffic().save(runs), Scoring(shift), limit=limit)
+    assert (found.decision, says in found.reason) == (decision, True), found.reason
+    assert found.measurements["drift_kl"] == pytest.approx(0.2, abs=0.03)
+
+
+async def test_agents_that_nobody_reports_count_for_the_distance():
+    traffic = Traffic().save(40)
+    near = await compare(traffic, Scoring(0.05, strange=2.0))
+    traffic.save(64, reported=False, ids=(99,), tools=("other",))
+    far = await compare(traffic, Scoring(0.05, strange=2.0))
+    assert near.measurements["drift_kl"] < 0.01 < 1.0 < far.measurements["drift_kl"]
+    assert far.measurements["trajectories"] == 40
+
+
 async def test_a_long_run_that_nothing_can_be_weighed_by_may_still_be_a_small_step(monkeypatch):
     monkeypatch.setattr(replay_trial, "_EFFECTIVE_SHARE", 1.1)
     assert (await compare(Traffic().save(40), Scoring(-0.1), **SMALL)).decision == "promote"

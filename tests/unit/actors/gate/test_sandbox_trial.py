@@ -60,8 +60,8 @@ class Desk:
 
     def __init__(self, engine: FakeEngine, environment: FakeEnvironment | None = None, **settings) -> None:
         self.engine, self.environment, self.store = engine, environment or FakeEnvironment(), FakeStore()
-        changed = msgspec.structs.replace(SETTINGS, **settings)
-        self.trial = SandboxTrial(changed, environment=self.environment, engine=engine, store=self.store)
+        self.settings = msgspec.structs.replace(SETTINGS, **settings)
+        self.trial = SandboxTrial(self.settings, environment=self.environment, engine=engine, store=self.store)
         self.load = loader(engine)
 
     async def compare(self, candidate: int = 1, incumbent: int = 0, served=(0,), **more):
@@ -149,6 +149,21 @@ async def test_what_is_measured_by_the_deadline_counts_and_only_whole_batches_do
     assert engine.current == 1, "the candidate is back in the shadow engine"
     found = await desk.compare(2, deadline=-math.inf)
     assert (found.decision, found.measurements["looks"]) == ("hold", 0)
+
+
+async def test_killed_after_each_batch_it_comes_to_the_same_verdict_on_the_same_tasks():
+    skill = {0: 0.5, 1: 0.55}
+    whole = await Desk(Lucky(skill=skill), max_tasks=64).compare()
+    engine = Lucky(skill=skill)
+    engine.seconds = 1.0
+    desk, looks = Desk(engine, max_tasks=64), 0.0
+    while looks < whole.measurements["looks"]:
+        desk.trial = SandboxTrial(desk.settings, environment=desk.environment, engine=engine, store=desk.store)
+        with anyio.move_on_after(3.0):  # killed, before anything is written
+            await desk.compare()
+        found = await desk.compare(deadline=anyio.current_time() + 11.0)
+        looks += found.measurements["looks"]
+    assert (found.decision, found.reason) == (whole.decision, whole.reason)
 
 
 async def test_of_all_versions_but_the_open_candidate_and_its_rivals_only_totals_are_kept():
