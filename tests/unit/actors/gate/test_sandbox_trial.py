@@ -159,7 +159,7 @@ async def test_killed_after_each_batch_it_comes_to_the_same_verdict_on_the_same_
     desk, looks = Desk(engine, max_tasks=64), 0.0
     while looks < whole.measurements["looks"]:
         desk.trial = SandboxTrial(desk.settings, environment=desk.environment, engine=engine, store=desk.store)
-        with anyio.move_on_after(3.0):  # killed, before anything is written
+        with anyio.move_on_after(1.5):  # killed, before a batch is played
             await desk.compare()
         found = await desk.compare(deadline=anyio.current_time() + 11.0)
         looks += found.measurements["looks"]
