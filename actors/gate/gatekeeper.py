@@ -122,11 +122,13 @@ class Gatekeeper(Actor):
     @property
     def until(self) -> float | None:
         """Unix seconds when the newest candidate gives way if nobody judges it; None: it does not, or there is none."""
-        newest = self._newest
-        # Where there is too little to judge anything by, another candidate would only wait in its place.
-        if newest is None or newest.answer == "went_back" or (self.waiting is not None and not self.waiting.gives_way):
+        newest, waiting = self._newest, self.waiting
+        if newest is None or newest.answer == "went_back":
             return None
         judged = [verdict.created for verdict in self._about(newest)[:1]]
+        # Where there is too little to judge anything by, another candidate would only wait in its place.
+        if not judged and waiting is not None and not waiting.gives_way:
+            return None
         return max(newest.created, self._stopped, *judged) + _PATIENCE
 
     async def start(self) -> None:
@@ -175,10 +177,11 @@ class Gatekeeper(Actor):
     async def _go_on(self, head: Candidate, heard: Sequence[Message] = ()) -> Result:
         """Judge where the learner stands, if it is open, due, and there is enough to judge it by; else see whether the
         learner must leave it."""
+        judged = head.answer == "went_back" or self._final(head)
+        if not judged and not self._due(head):
+            return Result(list(heard))
         standing = await self._standing()
-        if head.answer == "trained" and not self._final(head):
-            if not self._due(head):
-                return Result(list(heard))
+        if not judged:
             comparison, standing = await self._compare(head, standing)
             if comparison.decision != "wait":
                 return self._decided(head, comparison, standing, heard)
@@ -255,19 +258,18 @@ class Gatekeeper(Actor):
         return Result([*heard, verdict, *back.records], [Output(POLICY_VERDICT, verdict), *back.outputs])
 
     def _settle(self, head: Candidate, standing: Standing) -> Result:
-        """Nothing newer comes, and `head` is judged for good, or was not within its time: go back to what serves."""
-        serves, now, until = standing.serves, self._clock(), self.until
+        """Nothing newer comes: go back to what serves if `head` was refused, or not judged within its time."""
         if standing.awaited is not None:
-            self._stopped = now
+            self._stopped = self._clock()
             return Result()
         if head.answer == "went_back":
-            if serves in self._lineage.line(head.version):
+            if standing.serves in self._lineage.line(head.version):
                 return Result()
-            reason = f"v{serves} serves, which v{head.version} does not come of"
+            reason = f"v{standing.serves} serves, which v{head.version} does not come of"
             return self._back(head, standing, reason, follow="yes")  # nothing is wrong with where it stands
-        said = self._about(head)
-        ended = self._final(head) and said[0].decision != "promote"
-        if not ended and (until is None or now < until):
+        said, until = self._about(head), self.until
+        refused = self._final(head) and said[0].decision != "promote"
+        if not refused and (until is None or self._clock() < until):
             return Result()
         reason = said[0].reason if said else self.waiting.reason if self.waiting is not None else "not judged"
         return self._back(head, standing, f"v{head.version} gives way: {reason}")
