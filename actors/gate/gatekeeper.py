@@ -304,12 +304,13 @@ class Gatekeeper(Actor):
 
     async def _standing(self) -> Standing:
         store = self._store
-        servings = await store.newest(Serving, _SERVINGS)
+        servings = [one for one in await store.newest(Serving, _SERVINGS) if one.engine != self._shadow_name]
         promoted = await store.newest(Verdict, 1, kinds=("promote",))
         return Standing(
-            servings=[item for item in servings if item.engine != self._shadow_name],
+            served=[one for one in servings if one.result in ("started", "swapped")],
             orders=await store.newest(Directive, REMEMBERED, kinds=ENDS),
             promoted=promoted[0] if promoted else None,
+            swapped=servings[0].since if servings else 0.0,
         )
 
     async def _refresh(self) -> None:

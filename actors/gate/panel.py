@@ -7,7 +7,7 @@ leaves open cannot promote. Where the trial waits for evidence there is no verdi
 """
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
 import anyio
@@ -118,12 +118,12 @@ class Panel:
         if not used:
             return []
 
-        async def measure() -> list[Any]:
+        async def measure(version: int) -> list[Any]:
             return [await check.measure() for check in used]
 
+        measured = await under_each((candidate, incumbent), candidate, load, measure)
         found: list[Finding] = []
-        mine, theirs = await under_both(measure, candidate, incumbent, load)
-        for check, one, other in zip(used, mine, theirs, strict=True):
+        for check, one, other in zip(used, measured[candidate], measured[incumbent], strict=True):
             report = check.judge(one, other)
             found += report.findings
             figures |= report.figures
@@ -131,18 +131,25 @@ class Panel:
         return found
 
 
-async def under_both(measure: Callable[[], Awaitable[T]], candidate: int, incumbent: int, load: Load) -> tuple[T, T]:
-    """What `measure` finds under the candidate, which is loaded and is again in the end, and under the incumbent."""
-    mine = await measure()
-    if incumbent == candidate:
-        return mine, mine
+async def under_each(
+    versions: Iterable[int], candidate: int, load: Load, work: Callable[[int], Awaitable[T]]
+) -> dict[int, T]:
+    """What `work` comes to under each of `versions`. The candidate is loaded, and is loaded again in the end: the
+    rollouts go on with what is left in the engine."""
+    found: dict[int, T] = {}
+    loaded = candidate
     try:
-        with anyio.CancelScope(shield=True):  # a load has a deadline of its own, and must not stop half way
-            await load(incumbent)
-        return mine, await measure()
+        for version in dict.fromkeys(versions):
+            if version != loaded:
+                loaded = version
+                with anyio.CancelScope(shield=True):  # a load has a deadline of its own, and must not stop half way
+                    await load(version)
+            found[version] = await work(version)
+        return found
     finally:
-        with anyio.CancelScope(shield=True):
-            await load(candidate)
+        if loaded != candidate:
+            with anyio.CancelScope(shield=True):
+                await load(candidate)
 
 
 def conclude(

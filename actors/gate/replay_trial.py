@@ -23,7 +23,7 @@ import numpy.typing as npt
 from actors.gate.asking import score
 from actors.gate.distance import LIMIT, distance, moved
 from actors.gate.evidence import HeldOut, reported_runs, short_runs
-from actors.gate.panel import Comparison, Load, Report, under_both
+from actors.gate.panel import Comparison, Load, Report, under_each
 from actors.gate.weighing import Weighed, pooled, veto
 from actors.messages import Trajectory, floats_array, steps_array
 from actors.ports.engines import Engine
@@ -74,8 +74,8 @@ class ReplayTrial:
         """
         self._engine, self._store, self._recent, self._limit = engine, store, recent, limit
         self._least, self._margin, self._small_step = least, margin, small_step
-        self._looked: tuple[int, int, frozenset[str]] | None = None
-        """Candidate, incumbent, and the runs of the last look at them."""
+        self._looked: dict[tuple[int, int], frozenset[str]] = {}
+        """By candidate and incumbent, of the last look: its runs."""
 
     async def compare(
         self, candidate: int, incumbent: int, served: Sequence[int], load: Load, *, deadline: float = math.inf
@@ -90,35 +90,25 @@ class ReplayTrial:
         if count < first:
             return _wait(f"{count} of {first} held-out outcomes", count, first)
         ids = frozenset(one.run.id for one in reported)
-        if self._looked is not None and not self._news(candidate, incumbent, ids):
-            before = self._looked[2]
-            need = self._least if count < self._least else len(before) + self._more
+        before, more = self._looked.get((candidate, incumbent)), max(1, self._least // 4)
+        # Not by their number: the window is bounded, and so is what a party may have of it.
+        if before is not None and len(ids - before) < more and not len(before) < self._least <= count:
+            need = self._least if count < self._least else len(before) + more
             reason = f"nothing new since the last look at {len(before)} held-out outcomes"
             return _wait(reason, len(ids | before), need, gives_way=True)
         runs = reported + [one for one in await short_runs(self._store, self._recent) if one.run.id not in ids]
 
-        async def measure() -> list[list[float] | None]:
+        async def measure(version: int) -> list[list[float] | None]:
             return await score(self._engine, [one.run for one in runs])
 
-        scored = list(zip(runs, *await under_both(measure, candidate, incumbent, load), strict=True))
+        found = await under_each((candidate, incumbent), candidate, load, measure)
+        scored = zip(runs, found[candidate], found[incumbent], strict=True)
         both = [(one, new, old) for one, new, old in scored if new is not None and old is not None]
         weighed = [_weighed(*each) for each in both if each[0].run.id in ids]
         if len(weighed) < first:
             raise DependencyUnavailable(f"the shadow engine scored {len(weighed)} of {count} trajectories")
-        self._looked = (candidate, incumbent, ids)
+        self._looked = {(candidate, incumbent): ids}
         return self._judge(weighed, *distance([moved(one.party, new, old) for one, new, old in both], self._limit))
-
-    @property
-    def _more(self) -> int:
-        """Outcomes that are worth another look."""
-        return max(1, self._least // 4)
-
-    def _news(self, candidate: int, incumbent: int, ids: frozenset[str]) -> bool:
-        if self._looked is None or self._looked[:2] != (candidate, incumbent):
-            return True
-        # Not by their number: the window is bounded, and so is what a party may have of it.
-        before, least = self._looked[2], self._least
-        return len(ids - before) >= self._more or len(before) < least <= len(ids)
 
     def _judge(self, runs: Sequence[Weighed], kl: float, drift: Report) -> Comparison:
         (pull, parties), vetoes, count = pooled(runs), veto(runs, self._margin), len(runs)

@@ -10,7 +10,7 @@ environment: after a drift they are void.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 import anyio
@@ -19,7 +19,7 @@ import structlog
 
 from actors.gate.exam import Exam, ExamSettings
 from actors.gate.forgetting import Family, forgetting
-from actors.gate.panel import Comparison, Load
+from actors.gate.panel import Comparison, Load, under_each
 from actors.gate.scores import Attempts, score, summarize
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
@@ -125,7 +125,7 @@ class SandboxTrial:
         while True:
             number = min(records.looked + settings.batch, budget)
             with anyio.CancelScope(deadline=deadline) as scope:
-                await self._measure(records, (candidate, *rivals.values()), number, load, lost)
+                await self._measure(records, rivals.values(), number, load, lost)
             cut = scope.cancelled_caught
             if self._exam.fingerprint() != before:
                 return Comparison("hold", "the environment changed during the measurement", {})
@@ -192,38 +192,30 @@ class SandboxTrial:
         return Comparison(decision, ", ".join(parts), figures)
 
     async def _measure(
-        self, records: Records, versions: Sequence[int], number: int, load: Load, lost: set[tuple[int, int]]
+        self, records: Records, rivals: Iterable[int], number: int, load: Load, lost: set[tuple[int, int]]
     ) -> None:
-        """Attempt those of the candidate's first `number` tasks that any of `versions` has not attempted.
-
-        The candidate comes first in `versions` and is loaded; it is loaded again in the end, because the rollouts go on
-        with what is left in the engine.
+        """Attempt those of the candidate's first `number` tasks that it or any of `rivals` has not attempted.
 
         Args:
             lost: versions and tasks of which attempts broke down in this verdict: not tried again, and added to. They
                 count with the attempts that are left.
         """
-        loaded, wanted = versions[0], range(records.first, records.first + number)
-        try:
-            for version in versions:
-                attempts = records.attempts.setdefault(version, {})
-                have = {task: len(attempts.get(task, ())) for task in wanted if (version, task) not in lost}
-                missing = {task: count for task, count in have.items() if count < self._settings.attempts}
-                if not missing:
-                    continue
-                if version != loaded:
-                    loaded = version
-                    with anyio.CancelScope(shield=True):  # a load has a deadline of its own, and must not stop half way
-                        await load(version)
-                broken = await self._exam.play(
-                    version, missing, lambda task, outcome, to=attempts: to.setdefault(task, []).append(outcome)
-                )
-                lost |= {(version, task) for task in broken}
-                _log.info("gate_measured", version=version, tasks=number, played=len(missing), lost=len(broken))
-        finally:
-            if loaded != versions[0]:
-                with anyio.CancelScope(shield=True):
-                    await load(versions[0])
+        wanted, most = range(records.first, records.first + number), self._settings.attempts
+        missing: dict[int, dict[int, int]] = {}
+        for version in (records.candidate, *rivals):
+            attempts = records.attempts.setdefault(version, {})
+            have = {task: len(attempts.get(task, ())) for task in wanted if (version, task) not in lost}
+            missing[version] = {task: count for task, count in have.items() if count < most}
+
+        async def attempt(version: int) -> None:
+            def record(task: int, solved: bool) -> None:
+                records.attempts[version].setdefault(task, []).append(solved)
+
+            broken = await self._exam.play(version, missing[version], record)
+            lost.update((version, task) for task in broken)
+            _log.info("gate_measured", version=version, tasks=number, played=len(missing[version]), lost=len(broken))
+
+        await under_each([version for version in missing if missing[version]], records.candidate, load, attempt)
 
     async def _records(self, fingerprint: str) -> Records:
         data = await self._store.state_get(_STATE)

@@ -18,17 +18,14 @@ _LINE = "abandoned_ancestor"
 class Standing(msgspec.Struct, frozen=True):
     """The books, each with the newest first."""
 
-    servings: list[Serving]
-    """Of engines that serve users, swaps that were refused among them."""
+    served: list[Serving]
+    """What engines that serve users had when they were first seen, and what was brought in."""
     orders: list[Directive]
     """Of the kinds `ENDS`."""
     promoted: Verdict | None
     """The newest verdict that promotes."""
-
-    @property
-    def served(self) -> list[Serving]:
-        """What was there or was brought in."""
-        return [one for one in self.servings if one.result in ("started", "swapped")]
+    swapped: float
+    """When the last swap ended, also one that was refused."""
 
     @property
     def serves(self) -> int:
@@ -39,18 +36,18 @@ class Standing(msgspec.Struct, frozen=True):
     def awaited(self) -> Verdict | None:
         """The promotion that the swapper has neither carried out nor given up yet."""
         # What waits for a trial is dropped with it.
-        answers = [one.created for one in self.orders if one.kind == "rollback"] + [one.since for one in self.servings]
-        waits = self.promoted is not None and all(at < self.promoted.created for at in answers)
-        return self.promoted if waits else None
+        answers = [self.swapped, *(one.created for one in self.orders if one.kind == "rollback")]
+        return self.promoted if self.promoted is not None and max(answers) < self.promoted.created else None
 
     def condemned(self, line: Sequence[int]) -> Comparison | None:
         """A rejection if a version of `line`, from a candidate back to what serves, was rolled back or given up."""
         orders = (order for order in reversed(self.orders) if "follow" not in order.details)
         ended = {number(order, "version"): order for order in orders}
+        since = self.served[0].since if self.served else 0.0
         for version in line:
             order, serves = ended.get(version), version == self.serves
             # What an operator brought back since serves, and so may what comes of it.
-            if order is not None and not (serves and self.served and self.served[0].since > order.created):
+            if order is not None and not (serves and since > order.created):
                 reason = f"comes of v{version}, which was {_ENDED[order.kind]}"
                 return Comparison("reject", reason, {_LINE: float(version)})
             if serves:
