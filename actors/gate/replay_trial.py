@@ -7,7 +7,7 @@ probability changed by, and how the runs ended, estimates the difference in succ
     reject, hold -> an agent that is surely worse off vetoes (`weighing`)
 
 Far from what acted the estimate is biased: beyond a KL divergence, or with few effective runs, outcomes decide nothing;
-beyond another the candidate is rejected, whatever they say (`distance`). A *small step*, no further from what serves
+beyond another the candidate is rejected, whatever they say. A *small step*, no further from what serves
 than one update may go, passes if a handful of outcomes do not speak against it: its trial decides. Where outcomes are
 too few, or nothing is new, the comparison is `wait`: there is no verdict yet. Runs at another temperature count too:
 their recorded log-probs are of what was sampled from.
@@ -17,18 +17,14 @@ import math
 from collections.abc import Sequence
 
 import anyio
-import numpy as np
-import numpy.typing as npt
 
 from actors.gate.asking import score
-from actors.gate.distance import LIMIT, distance, moved
-from actors.gate.evidence import HeldOut, reported_runs, short_runs
+from actors.gate.distance import LIMIT
+from actors.gate.evidence import reported_runs, short_runs
 from actors.gate.panel import Comparison, Load, Report, under_each
-from actors.gate.weighing import Weighed, pooled, veto
-from actors.messages import Trajectory, floats_array, steps_array
+from actors.gate.weighing import Scored, distance, pooled, scored, veto
 from actors.ports.engines import Engine
 from actors.statistics.intervals import decide
-from actors.statistics.off_policy import token_terms
 from actors.store import Store
 from actors.system.errors import DependencyUnavailable
 
@@ -36,8 +32,6 @@ _FEW = 8
 """Held-out outcomes that a small step needs, none of them deciding."""
 _CONFIDENCE = 0.9
 """Two-sided, so one-sided 0.95 for either decision, as in the sandbox."""
-_WEIGHT_LIMIT = 5.0
-"""A token's importance weight is cut off here: docs/promotion.md has the table that it was chosen by."""
 _KL_LIMIT = 0.1
 """Nats a token that the candidate may be away from the incumbent, for outcomes to decide: further away the estimate is
 biased by what changed tokens do together."""
@@ -102,15 +96,15 @@ class ReplayTrial:
             return await score(self._engine, [one.run for one in runs])
 
         found = await under_each((candidate, incumbent), candidate, load, measure)
-        scored = zip(runs, found[candidate], found[incumbent], strict=True)
-        both = [(one, new, old) for one, new, old in scored if new is not None and old is not None]
-        weighed = [_weighed(*each) for each in both if each[0].run.id in ids]
-        if len(weighed) < first:
-            raise DependencyUnavailable(f"the shadow engine scored {len(weighed)} of {count} trajectories")
+        every = zip(runs, found[candidate], found[incumbent], strict=True)
+        both = [scored(one, new, old) for one, new, old in every if new is not None and old is not None]
+        told = [one for one in both if one.found.run.id in ids]
+        if len(told) < first:
+            raise DependencyUnavailable(f"the shadow engine scored {len(told)} of {count} trajectories")
         self._looked = {(candidate, incumbent): ids}
-        return self._judge(weighed, *distance([moved(one.party, new, old) for one, new, old in both], self._limit))
+        return self._judge(told, *distance(both, self._limit))
 
-    def _judge(self, runs: Sequence[Weighed], kl: float, drift: Report) -> Comparison:
+    def _judge(self, runs: Sequence[Scored], kl: float, drift: Report) -> Comparison:
         (pull, parties), vetoes, count = pooled(runs), veto(runs, self._margin), len(runs)
         far = ""
         if kl > _KL_LIMIT:
@@ -149,14 +143,3 @@ class ReplayTrial:
 
 def _wait(reason: str, have: int, need: int, *, gives_way: bool = False, **figures: float) -> Comparison:
     return Comparison("wait", reason, {**figures, "evidence": have, "evidence_needed": need}, gives_way)
-
-
-def _weighed(found: HeldOut, candidate: Sequence[float], incumbent: Sequence[float]) -> Weighed:
-    terms = token_terms(np.asarray(candidate), np.asarray(incumbent), _recorded(found.run), _WEIGHT_LIMIT)
-    return Weighed(found.group, found.party, found.run.outcome or 0.0, float(terms.sum()))
-
-
-def _recorded(run: Trajectory) -> npt.NDArray[np.float64]:
-    """Behaviour log-probs of the sampled tokens, row after row."""
-    rows = [floats_array(row.logprobs)[steps_array(row.step) >= 0] for row in run.rows]
-    return np.concatenate(rows).astype(np.float64)
