@@ -110,6 +110,7 @@ class Gatekeeper(Actor):
         """The newest first."""
         self._measured = 0.0, 0
         """When a candidate was last measured, and which."""
+        self._started = False
         self._stopped = 0.0
         """When it was last seen that nobody could judge the newest candidate, for no fault of its own."""
         self._lineage = Lineage()
@@ -132,6 +133,9 @@ class Gatekeeper(Actor):
         return max(newest.created, self._stopped, *judged) + _PATIENCE
 
     async def start(self) -> None:
+        if self._started:  # an engine was away, or what else it was
+            self._stopped = self._clock()
+        self._started = True
         self._verdicts = await self._store.newest(Verdict, _VERDICTS)
         refused = {verdict.manifest for verdict in self._verdicts if _REFUSED in verdict.measurements}
         candidates = await self._store.newest(Candidate, REMEMBERED)
@@ -167,12 +171,8 @@ class Gatekeeper(Actor):
         return await self._go_on(newest, heard)
 
     async def tick(self) -> Result:
-        try:
-            await self._refresh()
-            return await self._go_on(self._newest) if self._newest is not None else Result()
-        except DependencyUnavailable:
-            self._stopped = self._clock()
-            raise
+        await self._refresh()
+        return await self._go_on(self._newest) if self._newest is not None else Result()
 
     async def _go_on(self, head: Candidate, heard: Sequence[Message] = ()) -> Result:
         """Judge where the learner stands, if it is open, due, and there is enough to judge it by; else see whether the

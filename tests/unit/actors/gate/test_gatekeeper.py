@@ -173,16 +173,21 @@ async def test_the_hour_of_a_candidate_begins_when_what_was_promoted_before_it_s
     assert told(order) == ("rebase", "2", "1")
 
 
-async def test_the_hour_of_a_candidate_does_not_run_while_the_shadow_engine_is_away(bench):
+@pytest.mark.parametrize("loaded", [True, False])
+async def test_the_hour_of_a_candidate_does_not_run_while_the_shadow_engine_is_away(bench, loaded):
     bench.trial.says = "wait"
-    await bench.train(1, 0)
+    one = bench.make(1, 0)
+    if loaded:
+        await bench.hear(one)
     bench.engine.down = True
     for _ in range(3):
         with pytest.raises(DependencyUnavailable):
-            await bench.tick(HOUR)
+            await (bench.tick(HOUR) if loaded else bench.hear(one))
+        bench.clock.now += 0.0 if loaded else HOUR
         await bench.gate.start()  # as the runner does
     bench.engine.down = False
-    assert await bench.tick() == [] == await bench.tick(HOUR / 2)
+    assert await bench.hear(one) == [] == await bench.tick()
+    assert await bench.tick(HOUR / 2) == []
     (order,) = await bench.tick(HOUR / 2)
     assert told(order) == ("rebase", "1", "0")
 
@@ -230,6 +235,21 @@ async def test_a_promotion_that_waits_for_another_trial_is_waited_for_however_lo
     bench.serve(1)
     (verdict,) = await bench.tick()
     assert (verdict.version, verdict.incumbent) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [lambda bench: bench.serve(2, "refused"), lambda bench: bench.roll_back(1), lambda bench: bench.serve(0)],
+    ids=["an engine refuses it", "the trial before it is rolled back", "an operator brings in another"],
+)
+async def test_what_was_promoted_is_waited_for_until_it_is_given_up(bench, ends):
+    await bench.train(1, 0)
+    bench.serve(1)
+    await bench.train(2, 1)
+    assert await bench.train(3, 2) == []
+    ends(bench)
+    verdict, *_ = await bench.tick()
+    assert (verdict.version, bench.gate.waiting) == (3, None)
 
 
 async def test_a_candidate_that_is_refused_untried_does_not_end_the_waiting_of_what_was_promoted(bench):
