@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import structlog
 
-from actors.messages import TokenRow, ids_array, steps_array
+from actors.messages import TokenRow, Trajectory, ids_array, steps_array
 from actors.ports.engines import Engine
 from actors.ports.errors import EngineError, EngineUnavailable
 from actors.rollout.harness.choice import Choice
@@ -49,8 +49,8 @@ async def ask(engine: Engine, bodies: Sequence[Mapping[str, Any]]) -> list[Answe
     return await _each(bodies, one, _ASKED)
 
 
-async def score(engine: Engine, rows: Sequence[TokenRow]) -> list[list[float] | None]:
-    """Log-probs of the sampled tokens of each row, in order; None where the engine refused the row.
+async def score(engine: Engine, runs: Sequence[Trajectory]) -> list[list[float] | None]:
+    """Log-probs of the sampled tokens of each run, row after row; None where the engine refused one of its rows.
 
     Raises:
         DependencyUnavailable: the engine is away, or takes too long.
@@ -61,7 +61,13 @@ async def score(engine: Engine, rows: Sequence[TokenRow]) -> list[list[float] | 
         sampled = values[steps_array(row.step) >= 0]
         return sampled.tolist() if np.isfinite(sampled).all() else None
 
-    return await _each(rows, one, _SCORED)
+    scored = iter(await _each([row for run in runs for row in run.rows], one, _SCORED))
+    found: list[list[float] | None] = []
+    for run in runs:
+        parts = [next(scored) for _ in run.rows]
+        whole = [value for part in parts if part is not None for value in part]
+        found.append(None if None in parts else whole)
+    return found
 
 
 async def _each(items: Sequence[T], work: Callable[[T], Awaitable[R | None]], at_once: int) -> list[R | None]:

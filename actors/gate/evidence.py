@@ -12,12 +12,15 @@ import msgspec
 import numpy as np
 
 from actors.messages import Attributed, Trajectory, floats_array
-from actors.statistics.parties import in_turn, party_of, thinned
+from actors.statistics.parties import in_turn, newest, party_of, thinned
 from actors.store import Store
 from actors.tool_results.runs import tool_names
 
 _TODAY = 256
 """Newest held-out runs whose groups are those of today: one with a run in a hundred is so in nine cases of ten."""
+
+_MAX_BYTES = 4 * 8192
+"""Of a run's token ids, four bytes each: one that is longer takes as long to score as all others."""
 
 Group = tuple[str, tuple[str, ...]]
 """Tenant and names of the tools."""
@@ -31,22 +34,25 @@ class HeldOut(msgspec.Struct, frozen=True):
     party: str
 
 
-async def reported_runs(store: Store, most: int) -> tuple[list[HeldOut], int]:
-    """The newest runs with an outcome and usable tokens, of groups of today, thinned to each party's share.
-
-    Returns:
-        The runs, the newest first, and how many of those fetched cannot be used.
-    """
+async def reported_runs(store: Store, most: int) -> list[HeldOut]:
+    """The newest runs with an outcome and usable tokens, of groups of today, thinned to each party's share, the newest
+    first."""
     today = {one.group for one in _known(await store.exam(reported=False, limit=_TODAY))}
-    present = [one for one in _known(await store.exam(reported=True, limit=most)) if one.group in today]
-    usable = [one for one in present if _usable(one.run)]
-    return [usable[place] for place in thinned([one.party for one in usable])], len(present) - len(usable)
+    found = _known(await store.exam(reported=True, limit=most))
+    usable = [one for one in found if one.group in today and _usable(one.run)]
+    return [usable[place] for place in thinned([one.party for one in usable])]
 
 
 async def recent_runs(store: Store) -> list[HeldOut]:
     """The newest runs, with an outcome or without, the newest of every group first."""
     runs = _known(await store.exam(reported=False, limit=_TODAY))
     return [runs[place] for place in in_turn([one.group for one in runs])]
+
+
+async def short_runs(store: Store, most: int) -> list[HeldOut]:
+    """So many recent runs with tokens, of all groups and parties in turn."""
+    runs = [one for one in await recent_runs(store) if 0 < sum(len(row.ids) for row in one.run.rows) <= _MAX_BYTES]
+    return [runs[place] for place in newest([one.party for one in runs], most, len(runs))]
 
 
 def _known(found: Sequence[Attributed]) -> list[HeldOut]:

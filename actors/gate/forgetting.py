@@ -6,10 +6,11 @@ not shown yet to be within `margin`; all must be, so no correction is due (Berge
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 import msgspec
 
-from actors.statistics.intervals import Decision, Interval
+from actors.gate.panel import Comparison
 from actors.statistics.paired_sequential import confidence_sequence, p_value
 
 _ALPHA = 0.25
@@ -25,93 +26,71 @@ _MOST = 24
 """Families watched at most, those with the most tasks: with more of them Holm's procedure finds nothing any more."""
 
 
-class Family(msgspec.Struct, frozen=True, kw_only=True):
+class Family(msgspec.Struct, frozen=True):
     """One family under both versions, on the tasks that both attempted."""
 
     name: str
     """For people: the goal with its names masked."""
-    candidate: Sequence[float]
-    """`(n,)` share of attempts that solved the task."""
-    reference: Sequence[float]
-    """`(n,)`, the same tasks in the same order."""
-
-    @property
-    def tasks(self) -> int:
-        return len(self.candidate)
+    pairs: Sequence[tuple[float, float]]
+    """Of each task: share of attempts that solved it, the candidate's and the best version's."""
 
     @property
     def differences(self) -> list[float]:
-        """`(n,)` candidate minus reference."""
-        return [mine - theirs for mine, theirs in zip(self.candidate, self.reference, strict=True)]
+        """Candidate minus best version, of each task."""
+        return [mine - theirs for mine, theirs in self.pairs]
+
+    @property
+    def success(self) -> tuple[float, float]:
+        """The candidate's and the best version's."""
+        return fmean(mine for mine, _ in self.pairs), fmean(theirs for _, theirs in self.pairs)
+
+    def __str__(self) -> str:
+        return '"{}" {:.2f} against {:.2f} on {} tasks'.format(self.name, *self.success, len(self.pairs))
 
 
-class Suite(msgspec.Struct, frozen=True):
-    """What the suite came to."""
-
-    decision: Decision
-    """promote: nothing stands against it."""
-    reason: str
-    """Names the families that stand in the way, empty if none do."""
-    figures: dict[str, float]
-
-
-def forgetting(families: Mapping[str, Family], margin: float) -> Suite:
+def forgetting(families: Mapping[str, Family], margin: float) -> Comparison:
     """Judge `families`, by their key in the measurements; a healthy one may be worse than under the best version ever
-    served by `margin`."""
-    ordered = sorted(families.items(), key=lambda entry: (-entry[1].tasks, entry[0]))
-    large = [entry for entry in ordered if entry[1].tasks >= _LEAST]
+    served by `margin`. The reason names the families that stand in the way; promote, and none: nothing stands against
+    it."""
+    ordered = sorted(families.items(), key=lambda entry: (-len(entry[1].pairs), entry[0]))
+    large = [entry for entry in ordered if len(entry[1].pairs) >= _LEAST]
     watched = large[:_MOST]
-    figures = {
+    figures: dict[str, float] = {}
+    for key, family in watched:
+        difference = confidence_sequence(family.differences, _ALPHA, _FAMILYWISE)
+        figures |= {
+            f"family_{key}_tasks": float(len(family.pairs)),
+            f"family_{key}_success": family.success[0],
+            f"family_{key}_best_success": family.success[1],
+            f"family_{key}_difference": difference.estimate,
+            f"family_{key}_low": difference.low,
+            f"family_{key}_high": difference.high,
+        }
+    healthy = [family for _, family in watched if family.success[1] >= _HEALTHY]
+    lost = _holm(healthy)
+    unsure = [family for family in healthy if p_value(family.differences, -margin) > _ALPHA]
+    figures |= {
         "families": float(len(families)),
         "families_small": float(len(ordered) - len(large)),
         "families_unwatched": float(len(large) - len(watched)),
+        "families_healthy": float(len(healthy)),
+        "families_lost": float(len(lost)),
     }
-    healthy: list[tuple[str, Family]] = []
-    for key, family in watched:
-        difference = confidence_sequence(family.differences, _ALPHA, _FAMILYWISE)
-        figures |= _figures(key, family, difference)
-        if _mean(family.reference) >= _HEALTHY:
-            healthy.append((key, family))
-    figures["families_healthy"] = float(len(healthy))
-    lost = _holm({key: p_value([-worse for worse in family.differences], 0.0) for key, family in healthy})
-    figures["families_lost"] = float(len(lost))
     if lost:
-        return Suite("reject", "forgotten: " + _told(healthy, lost), figures)
-    open_ = [key for key, family in healthy if p_value(family.differences, -margin) > _ALPHA]
-    if open_:
-        return Suite("hold", f"not yet shown within {margin:g}: " + _told(healthy, open_), figures)
-    return Suite("promote", "", figures)
+        return Comparison("reject", f"forgotten: {_told(lost)}", figures)
+    if unsure:
+        return Comparison("hold", f"not yet shown within {margin:g}: {_told(unsure)}", figures)
+    return Comparison("promote", "", figures)
 
 
-def _holm(p_values: Mapping[str, float]) -> list[str]:
-    """Keys whose null hypothesis falls, smallest p first."""
-    fallen: list[str] = []
-    for rank, (key, p) in enumerate(sorted(p_values.items(), key=lambda entry: entry[1])):
-        if p > _FAMILYWISE / (len(p_values) - rank):
-            break
-        fallen.append(key)
-    return fallen
+def _holm(families: Sequence[Family]) -> list[Family]:
+    """Those whose null hypothesis, "not worse", falls."""
+    found = [(p_value([-worse for worse in family.differences], 0.0), family) for family in families]
+    found.sort(key=lambda entry: entry[0])
+    stands = (at for at, (p, _) in enumerate(found) if p > _FAMILYWISE / (len(found) - at))
+    return [family for _, family in found[: next(stands, len(found))]]
 
 
-def _told(families: Sequence[tuple[str, Family]], keys: Sequence[str]) -> str:
-    told = [
-        f'"{family.name}" {_mean(family.candidate):.2f} against {_mean(family.reference):.2f} on {family.tasks} tasks'
-        for key, family in families
-        if key in keys
-    ]
-    return "; ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")
-
-
-def _figures(key: str, family: Family, difference: Interval) -> dict[str, float]:
-    return {
-        f"family_{key}_tasks": float(family.tasks),
-        f"family_{key}_success": _mean(family.candidate),
-        f"family_{key}_best_success": _mean(family.reference),
-        f"family_{key}_difference": difference.estimate,
-        f"family_{key}_low": difference.low,
-        f"family_{key}_high": difference.high,
-    }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+def _told(families: Sequence[Family]) -> str:
+    more = f" and {len(families) - 3} more" if len(families) > 3 else ""
+    return "; ".join(str(family) for family in families[:3]) + more

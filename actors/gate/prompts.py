@@ -6,7 +6,7 @@ cut answers, length and entropy have limits. A share breaks its limit if the pai
 dozen prompts a limit alone would reject half of all candidates by chance.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -38,17 +38,18 @@ _MAX_BYTES = 200_000
 """Requests larger than this are left out: each takes the shadow engine seconds."""
 _CONFIDENCE = 0.99
 """Two-sided, of the intervals that must agree before a share breaks its limit: four are looked at in each verdict."""
-_RISE, _CUT_RISE = 0.05, 0.1
-"""How much more often than the incumbent a candidate may answer with invalid calls, refuse or go round in circles, and
-run into the limit of tokens, which is lower here than where agents ask."""
 _LENGTH_LOW, _LENGTH_HIGH = 0.5, 2.0
 """Length of its answers in tokens, as a multiple of the incumbent's: what agents do not notice."""
 _ENTROPY_HIGH = 3.0
 """Entropy of its tokens, as a multiple of the incumbent's: above, it is guessing."""
-
-
-_Answered = tuple[dict[str, Any], Answer, Answer]
-"""A prompt with the answers of candidate and incumbent."""
+_CONDUCT: Mapping[str, tuple[str, Callable[[Answer, Mapping[str, Any]], bool], float]] = {
+    "invalid": ("tool calls that are not valid", lambda answer, schemas: not valid_calls(answer, schemas), 0.05),
+    "refusals": ("refusals", lambda answer, schemas: refuses(answer), 0.05),
+    "loops": ("answers in circles", lambda answer, schemas: loops(answer), 0.05),
+    "cut": ("answers cut off", lambda answer, schemas: answer.cut, 0.1),
+}
+"""By figure: the words for it, what of an answer it is, and how much more often than the incumbent a candidate may do
+so. It may be cut off more often: the limit of tokens is lower here than where agents ask."""
 
 
 class PromptCheck:
@@ -72,9 +73,6 @@ class PromptCheck:
         """Requests to replay."""
 
     async def gather(self) -> int:
-        self._prompts = []
-        if self._most <= 0:
-            return 0
         wanted = _chosen(await recent_runs(self._store), self._most)
         found = {exchange.id: exchange for exchange in await self._store.exchanges(wanted)}
         prompts = (
@@ -88,7 +86,7 @@ class PromptCheck:
 
     def judge(self, candidate: Sequence[Answer | None], incumbent: Sequence[Answer | None]) -> Report:
         answered = [
-            (prompt, mine, theirs)
+            (offered(prompt.get("tools") or ()), (mine, theirs))
             for prompt, mine, theirs in zip(self._prompts, candidate, incumbent, strict=True)
             if mine is not None and theirs is not None
         ]
@@ -100,51 +98,31 @@ class PromptCheck:
         if not answered:
             return Report((), figures)
         findings: list[Finding] = []
-        self._conduct(answered, findings, figures)
-        self._ratios(answered, findings, figures)
-        enough = len(answered) >= _LEAST
-        return Report(tuple(findings) if enough else (), figures)
-
-    def _conduct(self, answered: Sequence[_Answered], findings: list[Finding], figures: dict[str, float]) -> None:
-        schemas = [offered(prompt.get("tools") or ()) for prompt, _, _ in answered]
-        mine, theirs = [one for _, one, _ in answered], [other for _, _, other in answered]
-        shares = (
-            ("invalid", _RISE, "tool calls that are not valid",
-             [[not valid_calls(a, s) for a, s in zip(side, schemas, strict=True)] for side in (mine, theirs)]),
-            ("refusals", _RISE, "refusals", [[refuses(a) for a in side] for side in (mine, theirs)]),
-            ("loops", _RISE, "answers in circles", [[loops(a) for a in side] for side in (mine, theirs)]),
-            ("cut", _CUT_RISE, "answers cut off", [[a.cut for a in side] for side in (mine, theirs)]),
-        )  # fmt: skip
-        for key, limit, what, (one, other) in shares:
-            share = Shares.of(one, other, _CONFIDENCE)
+        for key, (what, holds, limit) in _CONDUCT.items():
+            mine, theirs = ([holds(pair[side], schemas) for schemas, pair in answered] for side in (0, 1))
+            share = Shares.of(mine, theirs, _CONFIDENCE)
             figures[f"prompts_{key}"], figures[f"prompts_incumbent_{key}"] = share.candidate, share.incumbent
             if share.rose(limit):
-                findings.append(
-                    Finding(
-                        "conduct",
-                        f"{what} {share.candidate:.2f} against {share.incumbent:.2f} on {len(answered)} production "
-                        f"prompts, a rise of {limit:g} is allowed",
-                    )
+                told = (
+                    f"{what} {share.candidate:.2f} against {share.incumbent:.2f} on {len(answered)} production prompts"
                 )
+                findings.append(Finding("conduct", f"{told}, a rise of {limit:g} is allowed"))
+        tokens, before = (fmean(pair[side].tokens for _, pair in answered) for side in (0, 1))
+        if before > 0:  # the engine says it
+            figures["prompts_length_ratio"] = tokens / before
+            if not _LENGTH_LOW * before <= tokens <= _LENGTH_HIGH * before:
+                findings.append(_off("conduct", "length", tokens / before, _LENGTH_LOW, _LENGTH_HIGH))
+        entropy, before = (fmean(pair[side].surprisal for _, pair in answered) for side in (0, 1))
+        figures |= {"prompts_entropy": entropy, "prompts_incumbent_entropy": before}
+        if before > 0:  # the incumbent hesitates at times
+            figures["prompts_entropy_ratio"] = entropy / before
+            if not self._entropy_low * before <= entropy <= _ENTROPY_HIGH * max(before, _SURE):
+                findings.append(_off("drift", "entropy", entropy / before, self._entropy_low, _ENTROPY_HIGH))
+        return Report(tuple(findings) if len(answered) >= _LEAST else (), figures)
 
-    def _ratios(self, answered: Sequence[_Answered], findings: list[Finding], figures: dict[str, float]) -> None:
-        entropy = fmean(one.surprisal for _, one, _ in answered)
-        before = fmean(other.surprisal for _, _, other in answered)
-        figures["prompts_entropy"], figures["prompts_incumbent_entropy"] = entropy, before
-        ratios: tuple[tuple[str, str, Kind, float, float, float, float, float], ...] = (
-            ("length_ratio", "length", "conduct", _LENGTH_LOW, _LENGTH_HIGH,
-             fmean(one.tokens for _, one, _ in answered), fmean(other.tokens for _, _, other in answered), 0.0),
-            ("entropy_ratio", "entropy", "drift", self._entropy_low, _ENTROPY_HIGH,
-             entropy, before, _SURE),
-        )  # fmt: skip
-        for key, what, kind, low, high, mine, theirs, least in ratios:
-            if theirs <= 0:  # the engine does not say, or the incumbent never hesitates
-                continue
-            figures[f"prompts_{key}"] = mine / theirs
-            if mine < low * theirs or mine > high * max(theirs, least):
-                findings.append(
-                    Finding(kind, f"{what} {mine / theirs:.2f} times the incumbent's, {low:g} to {high:g} are allowed")
-                )
+
+def _off(kind: Kind, what: str, ratio: float, low: float, high: float) -> Finding:
+    return Finding(kind, f"{what} {ratio:.2f} times the incumbent's, {low:g} to {high:g} are allowed")
 
 
 def _chosen(runs: Sequence[HeldOut], most: int) -> list[str]:

@@ -1,8 +1,8 @@
-"""How the gate measures a candidate: the `Trial` Protocol, and the trial on held-out tasks of a sandbox.
+"""The gate with a sandbox: candidate and incumbent play the same held-out tasks (`gate.exam`).
 
-Candidate and incumbent play the same tasks (`gate.exam`); after each batch the test, which may be looked at as often as
-one likes (`paired_sequential`), promotes, rejects, or goes on until the budget of this verdict is spent: hold. What
-is asked about again goes on where it stopped. Each family of tasks has a test of its own (`gate.forgetting`).
+After each batch the test, which may be looked at as often as one likes (`paired_sequential`), promotes, rejects, or
+goes on until the budget of this verdict is spent: hold. What is asked about again goes on where it stopped. Each family
+of tasks has a test of its own (`gate.forgetting`).
 
 Every candidate gets tasks that nobody was tried on before, for on those that it was promoted by an incumbent looks
 better than it is (docs/measured.md). Earlier records only say which version is the best, per *fingerprint* of the
@@ -10,8 +10,8 @@ environment: after a drift they are void.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 
 import anyio
 import msgspec
@@ -19,7 +19,8 @@ import structlog
 
 from actors.gate.exam import Exam, ExamSettings
 from actors.gate.forgetting import Family, forgetting
-from actors.gate.scores import score, summarize
+from actors.gate.panel import Comparison, Load, under_each
+from actors.gate.scores import Attempts, score, summarize
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.rollout.harness.config import PLAIN, HarnessConfig
@@ -29,36 +30,6 @@ from actors.store import Store
 
 _log = structlog.get_logger(__name__)
 _STATE = "gate/records"
-
-Load = Callable[[int], Awaitable[None]]
-"""Puts a version into the shadow engine; raises what the gatekeeper's own load raises."""
-
-
-class Comparison(msgspec.Struct, frozen=True):
-    """What a trial came to."""
-
-    decision: Decision | Literal["wait"]
-    """`wait`: there is not enough to judge by; no verdict, and asked again."""
-    reason: str
-    measurements: dict[str, float]
-    """Of `wait` also `evidence` and `evidence_needed`, pieces of it."""
-    gives_way: bool = False
-    """Of `wait`: it was looked at, and a candidate that moved less may be judged sooner."""
-
-
-class Trial(Protocol):
-    """A way to compare weights without letting them near a user."""
-
-    async def compare(
-        self, candidate: int, incumbent: int, served: Sequence[int], load: Load, *, deadline: float = math.inf
-    ) -> Comparison:
-        """Measure `candidate`, which is in the shadow engine and is there again in the end, against `incumbent`, and
-        against the best of all that were `served`. What `deadline` (on anyio's clock) leaves open is held.
-
-        Raises:
-            DependencyUnavailable: engine or environment are away; nothing was concluded.
-        """
-        ...
 
 
 class SandboxTrialSettings(ExamSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,34 +54,44 @@ class SandboxTrialSettings(ExamSettings, frozen=True, kw_only=True, forbid_unkno
 
 
 class Records(msgspec.Struct):
-    """Outcomes by version, then by task number, under one fingerprint."""
+    """What was measured under one fingerprint."""
 
     fingerprint: str
-    attempts: dict[int, dict[int, list[bool]]] = {}
-    reached: dict[int, int] = {}
-    """By candidate: how many of its tasks it has been looked at on."""
-    first: dict[int, int] = {}
-    """By candidate: number of the first of its tasks."""
+    candidate: int = -1
+    """The one that is open: it and its rivals are compared task by task, of all others only the totals are left."""
+    first: int = 0
+    """Number of the first of its tasks."""
+    looked: int = 0
+    """How many of its tasks it has been looked at on."""
     fresh: int = 0
     """Number of the first task that nobody was tried on."""
+    attempts: dict[int, dict[int, list[bool]]] = {}
+    """By version, then by number of the candidate's tasks: whether it was solved."""
+    totals: dict[int, tuple[int, int]] = {}
+    """By version: attempts that solved their task, and all, at tasks of candidates before this one."""
 
-    def begin(self, candidate: int, tasks: int) -> None:
-        """Set aside `tasks` for `candidate`, unless it has some."""
-        if candidate not in self.first:
-            self.first[candidate], self.fresh = self.fresh, self.fresh + tasks
+    def begin(self, candidate: int, tasks: int, served: Sequence[int]) -> None:
+        """Set aside `tasks` for `candidate`, unless it has some. Who neither serves nor has served is forgotten."""
+        if candidate == self.candidate:
+            return
+        self.totals = {version: self.total(version) for version in served if self.total(version)[1]}
+        self.candidate, self.first, self.looked, self.attempts = candidate, self.fresh, 0, {}
+        self.fresh += tasks
 
-    def taken(self, version: int, candidate: int, number: int) -> dict[int, list[bool]]:
-        """Attempts of `version` at the first `number` tasks of `candidate`, of those tasks that have any."""
-        begin = self.first[candidate]
-        tasks = range(begin, begin + number)
-        return {task: tried for task, tried in sorted(self.attempts[version].items()) if task in tasks and tried}
+    def total(self, version: int) -> tuple[int, int]:
+        """Attempts of `version` that solved their task, and all."""
+        solved, tried = self.totals.get(version, (0, 0))
+        here = self.attempts.get(version, {}).values()
+        return solved + sum(map(sum, here)), tried + sum(map(len, here))
+
+    def taken(self, version: int) -> dict[int, Attempts]:
+        """Attempts of `version` at those of the candidate's tasks that it was looked at on."""
+        end = self.first + self.looked
+        return {task: tried for task, tried in sorted(self.attempts[version].items()) if task < end}
 
 
 class SandboxTrial:
     """`Trial` on held-out tasks."""
-
-    _VERSIONS = 64
-    """Versions whose records are kept; the oldest numbers go first."""
 
     def __init__(
         self,
@@ -124,51 +105,48 @@ class SandboxTrial:
     ) -> None:
         self._settings, self._store = settings, store
         self._exam = Exam(settings, environment=environment, engine=engine, seed=seed, harness=harness)
-        self.lost = 0
-        """Tasks of which an attempt broke down; they count with the attempts that are left."""
 
     async def compare(
         self, candidate: int, incumbent: int, served: Sequence[int], load: Load, *, deadline: float = math.inf
     ) -> Comparison:
-        settings = self._settings
-        before = self._exam.fingerprint()
+        settings, before = self._settings, self._exam.fingerprint()
         records = await self._records(before)
         # A promotion that the swapper has not answered yet serves as good as any.
-        known = [v for v in {*served, incumbent} if v in records.attempts and v != candidate]
-        rivals = _rivals(
-            candidate, incumbent, max(known, key=lambda v: (_rate(records, v), v == incumbent), default=incumbent)
-        )
-        records.begin(candidate, settings.max_tasks)
-        reached = records.reached.get(candidate, 0)
-        budget = min(settings.max_tasks, reached + settings.tasks)
+        able = sorted({*served, incumbent} - {candidate})
+        records.begin(candidate, settings.max_tasks, able)
+        rivals = {"incumbent": incumbent} if incumbent != candidate else {}
+        rates = {version: solved / tried for version in able for solved, tried in [records.total(version)] if tried}
+        best = max(rates, key=lambda version: (rates[version], version == incumbent), default=incumbent)
+        if best != incumbent:
+            rivals["best"] = best
+        budget = min(settings.max_tasks, records.looked + settings.tasks)
         lost: set[tuple[int, int]] = set()
-        comparison, number, looks, cut = Comparison("hold", "no look was possible in time", {}), reached, 0, False
+        comparison, looks, cut = Comparison("hold", "no look was possible in time", {}), 0, False
         while True:
-            number = min(number + settings.batch, budget)
+            number = min(records.looked + settings.batch, budget)
             with anyio.CancelScope(deadline=deadline) as scope:
-                await self._measure(records, (candidate, *rivals.values()), number, load, lost)
+                await self._measure(records, rivals.values(), number, load, lost)
             cut = scope.cancelled_caught
             if self._exam.fingerprint() != before:
                 return Comparison("hold", "the environment changed during the measurement", {})
             if cut:
                 break
-            looks += 1
-            records.reached[candidate] = number
-            comparison = self._look(records, candidate, rivals, number)
+            looks, records.looked = looks + 1, number
+            comparison = self._look(records, rivals)
             if comparison.decision != "hold" or number >= budget:
                 break
-        await self._keep(records)
+        await self._store.state_put(_STATE, msgspec.msgpack.encode(records))
         figures = comparison.measurements | {
             "looks": float(looks),
             "out_of_time": float(cut),
-            "best_void": float(bool(served) and not known),
+            "best_void": float(bool(served) and not rates),
         }
         reason = comparison.reason + (", out of time" if cut else "")
         return Comparison(comparison.decision, reason, figures)
 
-    def _look(self, records: Records, candidate: int, rivals: dict[str, int], number: int) -> Comparison:
+    def _look(self, records: Records, rivals: Mapping[str, int]) -> Comparison:
         settings = self._settings
-        mine = records.taken(candidate, candidate, number)
+        mine = records.taken(records.candidate)
         total = summarize(list(mine.values()))
         figures = {
             "success": total.average.estimate,
@@ -179,84 +157,65 @@ class SandboxTrial:
         }
         decision: Decision = "promote"
         parts = [f"solved {total.average.estimate:.2f} of {total.tasks} held-out tasks"]
+        pairs: dict[int, tuple[float, float]] = {}
         for name, rival in rivals.items():
-            theirs = records.taken(rival, candidate, number)
-            common = sorted(mine.keys() & theirs.keys())
-            differences = [score(mine[task]) - score(theirs[task]) for task in common]
+            theirs = records.taken(rival)
+            pairs = {task: (score(mine[task]), score(theirs[task])) for task in mine if task in theirs}
             # A candidate can be rejected by either rival: the two tests share the error.
-            difference = confidence_sequence(differences, settings.alpha, settings.beta / len(rivals))
+            difference = confidence_sequence(
+                [one - other for one, other in pairs.values()], settings.alpha, settings.beta / len(rivals)
+            )
             decision = both(decision, decide(difference, settings.margin))
-            other = summarize([theirs[task] for task in common])
+            success = fmean(other for _, other in pairs.values()) if pairs else 0.0
             parts.append(
-                f"{name} v{rival} {other.average.estimate:.2f}, difference {difference.estimate:+.2f} "
+                f"{name} v{rival} {success:.2f}, difference {difference.estimate:+.2f} "
                 f"[{difference.low:+.2f}, {difference.high:+.2f}]"
             )
             figures |= {
                 f"{name}_version": float(rival),
-                f"{name}_success": other.average.estimate,
+                f"{name}_success": success,
                 f"{name}_difference": difference.estimate,
                 f"{name}_low": difference.low,
                 f"{name}_high": difference.high,
-                f"{name}_tasks": float(len(common)),
+                f"{name}_tasks": float(len(pairs)),
             }
-        reference = rivals.get("best", rivals.get("incumbent"))
-        if reference is not None:
-            families = self._families(mine, records.taken(reference, candidate, number))
+        if rivals:  # the last of them is the best
+            families = {
+                cluster: Family(name, [pairs[task] for task in tasks])
+                for cluster, (name, tasks) in self._exam.families(pairs).items()
+            }
             suite = forgetting(families, settings.forgetting_margin)
-            figures |= suite.figures
+            assert suite.decision != "wait"
+            figures |= suite.measurements
             decision = both(decision, suite.decision)
-            if suite.reason:
-                parts.insert(0, suite.reason)
+            parts = [suite.reason, *parts] if suite.reason else parts
         return Comparison(decision, ", ".join(parts), figures)
 
-    def _families(self, mine: dict[int, list[bool]], theirs: dict[int, list[bool]]) -> dict[str, Family]:
-        found = self._exam.families(sorted(mine.keys() & theirs.keys()))
-        return {
-            cluster: Family(
-                name=name,
-                candidate=[score(mine[task]) for task in tasks],
-                reference=[score(theirs[task]) for task in tasks],
-            )
-            for cluster, (name, tasks) in found.items()
-        }
-
     async def _measure(
-        self, records: Records, versions: Sequence[int], number: int, load: Load, lost: set[tuple[int, int]]
+        self, records: Records, rivals: Iterable[int], number: int, load: Load, lost: set[tuple[int, int]]
     ) -> None:
-        """Attempt those of the candidate's first `number` tasks that any of `versions` has not attempted.
-
-        The candidate comes first in `versions` and is loaded; it is loaded again in the end, because the rollouts go on
-        with what is left in the engine.
+        """Attempt those of the candidate's first `number` tasks that it or any of `rivals` has not attempted.
 
         Args:
-            lost: versions and tasks of which attempts broke down in this verdict: not tried again, and added to.
+            lost: versions and tasks of which attempts broke down in this verdict: not tried again, and added to. They
+                count with the attempts that are left.
         """
-        loaded, begin = versions[0], records.first[versions[0]]
-        try:
-            for version in versions:
-                attempts = records.attempts.setdefault(version, {})
-                have = {
-                    task: len(attempts.get(task, ()))
-                    for task in range(begin, begin + number)
-                    if (version, task) not in lost
-                }
-                missing = {task: count for task, count in have.items() if count < self._settings.attempts}
-                if not missing:
-                    continue
-                if version != loaded:
-                    loaded = version
-                    with anyio.CancelScope(shield=True):  # a load has a deadline of its own, and must not stop half way
-                        await load(version)
-                broken = await self._exam.play(
-                    version, missing, lambda task, outcome, to=attempts: to.setdefault(task, []).append(outcome)
-                )
-                lost |= {(version, task) for task in broken}
-                self.lost += len(broken)
-                _log.info("gate_measured", version=version, tasks=number, played=len(missing), lost=len(broken))
-        finally:
-            if loaded != versions[0]:
-                with anyio.CancelScope(shield=True):
-                    await load(versions[0])
+        wanted, most = range(records.first, records.first + number), self._settings.attempts
+        missing: dict[int, dict[int, int]] = {}
+        for version in (records.candidate, *rivals):
+            attempts = records.attempts.setdefault(version, {})
+            have = {task: len(attempts.get(task, ())) for task in wanted if (version, task) not in lost}
+            missing[version] = {task: count for task, count in have.items() if count < most}
+
+        async def attempt(version: int) -> None:
+            def record(task: int, solved: bool) -> None:
+                records.attempts[version].setdefault(task, []).append(solved)
+
+            broken = await self._exam.play(version, missing[version], record)
+            lost.update((version, task) for task in broken)
+            _log.info("gate_measured", version=version, tasks=number, played=len(missing[version]), lost=len(broken))
+
+        await under_each([version for version in missing if missing[version]], records.candidate, load, attempt)
 
     async def _records(self, fingerprint: str) -> Records:
         data = await self._store.state_get(_STATE)
@@ -268,29 +227,5 @@ class SandboxTrial:
             else:
                 if records.fingerprint == fingerprint:
                     return records
-                _log.info("gate_records_void", fingerprint=fingerprint, versions=len(records.attempts))
+                _log.info("gate_records_void", fingerprint=fingerprint)
         return Records(fingerprint)
-
-    async def _keep(self, records: Records) -> None:
-        for version in sorted(records.attempts)[: -self._VERSIONS]:
-            del records.attempts[version]
-            records.reached.pop(version, None)
-            records.first.pop(version, None)
-        for version, attempts in records.attempts.items():  # a version that serves for long meets every candidate
-            newest = sorted(attempts)[-2 * self._settings.max_tasks :]
-            records.attempts[version] = {task: attempts[task] for task in newest}
-        await self._store.state_put(_STATE, msgspec.msgpack.encode(records))
-
-
-def _rivals(candidate: int, incumbent: int, champion: int) -> dict[str, int]:
-    """What the candidate must match, by the name of the comparison."""
-    rivals = {"incumbent": incumbent} if incumbent != candidate else {}
-    if champion not in (incumbent, candidate):
-        rivals["best"] = champion
-    return rivals
-
-
-def _rate(records: Records, version: int) -> float:
-    """Share of the attempts that solved their task. A few lucky ones may make a champion, who then has to attempt the
-    candidate's tasks, and is none any more."""
-    return summarize(list(records.attempts[version].values())).average.estimate

@@ -21,8 +21,6 @@ class Summary(msgspec.Struct, frozen=True):
     tasks: int
     attempts: int
     """Of all tasks together."""
-    solved: int
-    """Attempts that solved their task."""
     average: Interval
     """avg@n"""
     best: Interval
@@ -32,9 +30,8 @@ class Summary(msgspec.Struct, frozen=True):
 def summarize(scores: Sequence[Attempts], confidence: float = CONFIDENCE) -> Summary:
     """avg@n and best@n over `scores`, one entry a task; without tasks the widest intervals."""
     tasks, attempts = len(scores), sum(map(len, scores))
-    solved = sum(map(sum, scores))
     if not tasks:
-        return Summary(0, 0, 0, Interval(0.0, 0.0, 1.0), Interval(0.0, 0.0, 1.0))
+        return Summary(0, 0, Interval(0.0, 0.0, 1.0), Interval(0.0, 0.0, 1.0))
     shares = [score(task) for task in scores]
     mean = fmean(shares)
     effective = _effective(shares, mean, attempts)
@@ -44,7 +41,6 @@ def summarize(scores: Sequence[Attempts], confidence: float = CONFIDENCE) -> Sum
     return Summary(
         tasks,
         attempts,
-        solved,
         Interval(mean, low, high),
         Interval(reached / tasks, best_low, best_high),
     )

@@ -209,7 +209,7 @@ def _loop(shape: Shape, given: Given, config: Config, cycle: float) -> list[Figu
             "outcomes that come sooner, or more in a batch (train.runs), help"
         )
     judged, a_run = _judge(given, config)
-    scored = SCORED + pace.drift_rows
+    scored = SCORED + pace.drift_runs
     replayed = pace.prompts * (given.tokens + config.sandbox.max_tokens)
     shadow = verdicts * 2 * (scored * given.tokens + replayed)
     episodes = config.train.groups * config.train.group_size if config.sandbox.environment else 0

@@ -1,11 +1,11 @@
 """What the gate compares by: held-out tasks or replayed outcomes, and the checks beside them."""
 
-from actors.gate.drift import DriftCheck
-from actors.gate.panel import Panel
+from actors.gate.distance import DistanceCheck
+from actors.gate.panel import Check, Panel, Trial
 from actors.gate.prompts import PromptCheck
 from actors.gate.replay_trial import ReplayTrial
 from actors.gate.safety import InvalidProbes, SafetyCheck
-from actors.gate.sandbox_trial import SandboxTrial, Trial
+from actors.gate.sandbox_trial import SandboxTrial
 from actors.ports.engines import Engine
 from actors.ports.environments import Environment
 from actors.store import Store
@@ -23,7 +23,7 @@ def gate_trial(config: Config, *, store: Store, shadow: Engine, environment: Env
     if environment is None:
         trial = ReplayTrial(
             engine=shadow, store=store, least=gate.outcomes, margin=pace.replay_margin or gate.margin,
-            small_step=config.train.max_step_kl,
+            small_step=config.train.max_step_kl, recent=pace.drift_runs, limit=pace.kl_limit,
         )  # fmt: skip
     else:
         trial = SandboxTrial(
@@ -40,7 +40,7 @@ def gate_trial(config: Config, *, store: Store, shadow: Engine, environment: Env
         engine=shadow, store=store, most=pace.prompts, max_tokens=config.sandbox.max_tokens,
         entropy_low=pace.entropy_low,
     )  # fmt: skip
-    drift = DriftCheck(
-        engine=shadow, store=store, most=pace.drift_rows, kl_limit=pace.kl_limit, surprise_limit=pace.surprise_limit
-    )
-    return Panel(trial=trial, checks=[safety, prompts, drift])
+    checks: list[Check] = [safety, prompts]
+    if environment is not None:  # the other trial measures it itself
+        checks.append(DistanceCheck(engine=shadow, store=store, most=pace.drift_runs, limit=pace.kl_limit))
+    return Panel(trial=trial, checks=checks)

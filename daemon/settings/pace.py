@@ -37,10 +37,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """Production prompts that the gate replays."""
     entropy_low: float
     """Least entropy of a candidate's tokens, as a multiple of the incumbent's: below, it has collapsed."""
-    drift_rows: int
+    drift_runs: int
     kl_limit: float
-    surprise_limit: float
-    """Nats a token: from the incumbent, and by which what production did may become less likely."""
+    """Nats a token that a candidate may be away from the incumbent."""
     reconcile_seconds: float
     """Between two looks of the swapper at the engines when nothing is heard."""
     trial_seconds: float
@@ -50,8 +49,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 PRODUCTION = Pace(
     beta2=0.999, weight_decay=0.01, stall_seconds=60.0, group_seconds=120.0, mix_share=0.125,
     gate_seconds=60.0, replay_gate_seconds=60.0, gate_tick_seconds=5.0, gate_batch=32, gate_verdicts=4,
-    replay_margin=0.0, probe_attempts=4, probe_tokens=256, prompts=64, entropy_low=0.2, drift_rows=64, kl_limit=0.5,
-    surprise_limit=1.0, reconcile_seconds=5.0, trial_seconds=60.0,
+    replay_margin=0.0, probe_attempts=4, probe_tokens=256, prompts=64, entropy_low=0.2, drift_runs=64, kl_limit=0.5,
+    reconcile_seconds=5.0, trial_seconds=60.0,
 )  # fmt: skip
 TOY = Pace(
     beta2=0.99, weight_decay=0.0, stall_seconds=30.0, group_seconds=15.0,
@@ -62,6 +61,6 @@ TOY = Pace(
     probe_tokens=16,  # it knows no English: it can only be no worse
     prompts=24,
     entropy_low=0.02,  # from groping to knowing in a dozen updates
-    drift_rows=16, kl_limit=2.0, surprise_limit=2.0, reconcile_seconds=2.0, trial_seconds=4.0,
+    drift_runs=16, kl_limit=2.0, reconcile_seconds=2.0, trial_seconds=4.0,
 )  # fmt: skip
 PACES = {"production": PRODUCTION, "toy": TOY}

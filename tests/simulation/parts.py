@@ -11,11 +11,9 @@ from actors.curation.pool import CuratorSettings
 from actors.deployment.canary import CanarySettings
 from actors.deployment.swapper import Swapper
 from actors.experience.experiencer import Experiencer
-from actors.gate.drift import DriftCheck
 from actors.gate.gatekeeper import Gatekeeper
-from actors.gate.panel import Panel
+from actors.gate.panel import Panel, Trial
 from actors.gate.replay_trial import ReplayTrial
-from actors.gate.sandbox_trial import Trial
 from actors.kinds.kinds import Kinds
 from actors.monitoring.sentinel import Sentinel
 from actors.system.actor import Actor
@@ -94,8 +92,7 @@ class Parts:
             case "gatekeeper":
                 # No checks of prompts and of safety: they ask for words, and these policies have none.
                 replay = ReplayTrial(engine=world.shadow, store=store)
-                checks = [DriftCheck(engine=world.shadow, store=store)]
-                trial = Unlucky(Panel(trial=replay, checks=checks), world.cell.luck)
+                trial = Unlucky(Panel(trial=replay, checks=[]), world.cell.luck)
                 return Gatekeeper(
                     store=store, shadow=world.shadow, shadow_name=SHADOW, runner=self.swaps,
                     trial=trial, versions=versions, key=world.key, clock=clock, times=self.times,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actors.gate.asking import Shares, answer_of
-from actors.gate.drift import DriftCheck
+from actors.gate.distance import DistanceCheck
 from actors.gate.evidence import recent_runs
 from actors.gate.prompts import PromptCheck, _chosen
 from actors.gate.safety import SHIPPED, InvalidProbes, Probe, SafetyCheck, read_probes
@@ -155,7 +155,7 @@ async def test_agents_take_turns_and_a_party_with_many_tool_lists_has_its_share(
     flood = {f"e-{one}" for one in HELD_OUT[40:60]}
     assert (len(chosen), sum(name in flood for name in chosen)) == (12, 3), "of four parties"
     for most, count in ((16, 16), (0, 0)):
-        check = DriftCheck(most=most, engine=FakeEngine(), store=store)
+        check = DistanceCheck(most=most, engine=FakeEngine(), store=store)
         assert await check.gather() == count
 
 
@@ -169,7 +169,7 @@ async def test_an_engine_that_is_away_is_waited_for():
 
 
 async def moved(engine: FakeEngine, runs: int):
-    check = DriftCheck(most=150, engine=engine, store=store_of(runs))
+    check = DistanceCheck(most=150, engine=engine, store=store_of(runs))
     await check.gather()
     engine.current = 1
     mine = await check.measure()
@@ -178,23 +178,33 @@ async def moved(engine: FakeEngine, runs: int):
 
 
 @pytest.mark.parametrize(
-    ("scores", "runs", "kl", "surprise", "says"),
+    ("scores", "runs", "kl", "says"),
     [
-        ({}, 130, 0, 0, []),
-        ({1: -3.0}, 130, 1.582, 2.5, ["1.582 nats a token from the incumbent on production tokens, 0.5 are allowed",
-                                      "2.500 nats a token of surprise"]),
-        ({1: -3.0}, 10, 1.582, 2.5, []),
+        ({}, 130, 0, []),
+        ({1: -3.0}, 130, 1.582, ["1.582 nats a token from the incumbent on production tokens, 0.5 are allowed"]),
+        ({1: -3.0}, 10, 1.582, []),
     ],
     ids=["the same weights", "too far", "few tokens conclude nothing"],
-)  # fmt: skip
-async def test_how_far_a_candidate_moved_on_production_tokens(scores, runs, kl, surprise, says):
+)
+async def test_how_far_a_candidate_moved_on_production_tokens(scores, runs, kl, says):
     engine = FakeEngine()
     engine.scores = scores
     found = await moved(engine, runs)
-    assert [finding.kind for finding in found.findings] == ["drift"] * len(says)
-    assert all(text in finding.reason for text, finding in zip(says, found.findings, strict=True))
-    figures = [found.figures[f"drift_{name}"] for name in ("kl", "surprise", "tokens")]
-    assert figures == pytest.approx([kl, surprise, 4 * runs], abs=1e-3)
+    assert [(finding.kind, finding.reason) for finding in found.findings] == [("drift", text) for text in says]
+    assert [found.figures[f"drift_{name}"] for name in ("kl", "tokens")] == pytest.approx([kl, 4 * runs], abs=1e-3)
+
+
+async def test_what_one_party_writes_does_not_put_a_candidate_too_far_away():
+    store = FakeStore()
+    for number, name in enumerate(HELD_OUT[:150]):
+        save(store, name, float(number), tenant="abcde"[number % 5])
+    check = DistanceCheck(most=150, engine=FakeEngine(), store=store)
+    await check.gather()
+    away = [3.0 if one.party == "e" else 0.0 for one in check._runs]
+    theirs = [[-3.5] * 4 for _ in away]
+    mine = [[value - 3.5] * 4 for value in away]
+    found = check.judge(mine, theirs)
+    assert (found.findings, found.figures["drift_kl"]) == ((), 0)
 
 
 def cautious(body) -> dict:

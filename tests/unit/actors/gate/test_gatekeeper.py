@@ -5,11 +5,12 @@ import shutil
 import msgspec
 import pytest
 
+from actors.gate.replay_trial import ReplayTrial
 from actors.messages import Candidate, Directive, Verdict
 from actors.messages.signing import record_problem
 from actors.ports.store import SwapReport
 from actors.system.errors import DependencyUnavailable
-from tests.unit.actors.gate.made import Bench
+from tests.unit.actors.gate.made import HELD_OUT, Bench, production
 
 pytestmark = pytest.mark.anyio
 HOUR = 3600.0
@@ -161,6 +162,49 @@ async def test_where_nothing_can_be_judged_yet_no_candidate_gives_way_to_another
     assert (bench.gate.waiting.since, bench.gate.until) == (bench.made[1].created, None)
 
 
+async def test_the_hour_of_a_candidate_begins_when_what_was_promoted_before_it_serves(bench):
+    await bench.train(1, 0)
+    bench.trial.says = "wait"
+    await bench.train(2, 1)
+    assert await bench.tick(10 * HOUR) == []
+    bench.serve(1)
+    assert await bench.tick() == [] == await bench.tick(HOUR / 2)
+    (order,) = await bench.tick(HOUR / 2)
+    assert told(order) == ("rebase", "2", "1")
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+async def test_the_hour_of_a_candidate_does_not_run_while_the_shadow_engine_is_away(bench, loaded):
+    bench.trial.says = "wait"
+    one = bench.make(1, 0)
+    if loaded:
+        await bench.hear(one)
+    bench.engine.down = True
+    for _ in range(3):
+        with pytest.raises(DependencyUnavailable):
+            await (bench.tick(HOUR) if loaded else bench.hear(one))
+        bench.clock.now += 0.0 if loaded else HOUR
+        await bench.gate.start()  # as the runner does
+    bench.engine.down = False
+    assert await bench.hear(one) == [] == await bench.tick()
+    assert await bench.tick(HOUR / 2) == []
+    (order,) = await bench.tick(HOUR / 2)
+    assert told(order) == ("rebase", "1", "0")
+
+
+async def test_three_outcomes_in_four_hours_refuse_nobody_and_a_small_step_serves_in_the_end(bench):
+    bench.trial = ReplayTrial(engine=bench.engine, store=bench.store)
+    bench.gate = bench.build()
+    await bench.gate.start()
+    found = await bench.train(1, 0)
+    for number in range(36):
+        bench.store.save([production(HELD_OUT[number], bench.clock.now, outcome=float(number % 2))])
+        for _ in range(4):
+            found += await bench.tick(HOUR / 3)
+    (verdict,) = found
+    assert (verdict.decision, verdict.measurements["trajectories"]) == ("promote", 8)
+
+
 async def test_holds_to_the_end_send_the_learner_back(bench):
     bench.trial.says = "hold"
     found = await bench.train(1, 0)
@@ -191,6 +235,31 @@ async def test_a_promotion_that_waits_for_another_trial_is_waited_for_however_lo
     bench.serve(1)
     (verdict,) = await bench.tick()
     assert (verdict.version, verdict.incumbent) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [lambda bench: bench.serve(2, "refused"), lambda bench: bench.roll_back(1), lambda bench: bench.serve(0)],
+    ids=["an engine refuses it", "the trial before it is rolled back", "an operator brings in another"],
+)
+async def test_what_was_promoted_is_waited_for_until_it_is_given_up(bench, ends):
+    await bench.train(1, 0)
+    bench.serve(1)
+    await bench.train(2, 1)
+    assert await bench.train(3, 2) == []
+    ends(bench)
+    verdict, *_ = await bench.tick()
+    assert (verdict.version, bench.gate.waiting) == (3, None)
+
+
+async def test_a_candidate_that_is_refused_untried_does_not_end_the_waiting_of_what_was_promoted(bench):
+    await bench.train(1, 0)
+    bench.runner.reports[2] = SwapReport(result="refused", version=2, reason="tensor w is not finite")
+    await bench.train(2, 1)
+    assert await bench.tick() == [], "v1 is not judged once more"
+    assert await bench.train(3, 0) == []
+    assert bench.gate.waiting.reason.startswith("v1 was promoted and waits to serve")
+    assert bench.trial.asked == [(1, 0)]
 
 
 async def test_when_an_operator_puts_another_version_in_its_place_the_learner_follows(bench):

@@ -112,6 +112,30 @@ async def test_what_is_decided(runs, good, shift, changes, decision, says):
         assert found.measurements["small_step"] == float("small step" in found.reason)
 
 
+@pytest.mark.parametrize(
+    ("runs", "shift", "limit", "decision", "says"),
+    [
+        (140, 0.62, 0.5, "hold", "0.1 are allowed"),
+        (140, 0.62, 0.15, "reject", "nats a token from the incumbent on production tokens, 0.15 are allowed"),
+        (20, 0.62, 0.15, "hold", "0.1 are allowed"),
+    ],
+    ids=["outcomes decide nothing", "too far for any outcome", "few tokens conclude nothing"],
+)
+async def test_how_far_a_candidate_may_be_whatever_its_outcomes_say(runs, shift, limit, decision, says):
+    found = await compare(Traffic().save(runs), Scoring(shift), limit=limit)
+    assert (found.decision, says in found.reason) == (decision, True), found.reason
+    assert found.measurements["drift_kl"] == pytest.approx(0.2, abs=0.03)
+
+
+async def test_agents_that_nobody_reports_count_for_the_distance():
+    traffic = Traffic().save(40)
+    near = await compare(traffic, Scoring(0.05, strange=2.0))
+    traffic.save(64, reported=False, ids=(99,), tools=("other",))
+    far = await compare(traffic, Scoring(0.05, strange=2.0))
+    assert near.measurements["drift_kl"] < 0.01 < 1.0 < far.measurements["drift_kl"]
+    assert far.measurements["trajectories"] == 40
+
+
 async def test_a_long_run_that_nothing_can_be_weighed_by_may_still_be_a_small_step(monkeypatch):
     monkeypatch.setattr(replay_trial, "_EFFECTIVE_SHARE", 1.1)
     assert (await compare(Traffic().save(40), Scoring(-0.1), **SMALL)).decision == "promote"
@@ -128,22 +152,22 @@ async def test_evidence_without_a_failure_or_a_success_says_little(good, decisio
 
 
 @pytest.mark.parametrize(
-    ("sampled", "scores", "who"),
+    ("sampled", "scores"),
     [
-        ({}, {}, {1}),
-        ({"version": 7}, {}, {0, 1}),
-        ({"temperature": 0.7}, {}, {0, 1}),
-        ({"processing": Processing(repetition_penalty=1.05)}, {}, {0, 1}),
-        ({}, {0: -0.6, 1: -0.6}, {0, 1}),
+        ({}, {}),
+        ({"version": 7}, {}),
+        ({"temperature": 0.7}, {}),
+        ({"processing": Processing(repetition_penalty=1.05)}, {}),
+        ({}, {0: -0.6, 1: -0.6}),
     ],
     ids=["its own", "another's", "another temperature", "processed", "of a cut distribution"],
 )
 @pytest.mark.parametrize(("shift", "decision"), [(0.05, "promote"), (-0.1, "reject")])
-async def test_the_incumbent_is_scored_where_what_was_recorded_is_not_its_own(sampled, scores, who, shift, decision):
+async def test_both_are_scored_whatever_was_recorded(sampled, scores, shift, decision):
     engine = Scoring(shift)
     engine.scores = scores
     found = await compare(Traffic().save(40, **sampled), engine)
-    assert (found.decision, set(engine.scored), engine.current) == (decision, who, 1)
+    assert (found.decision, set(engine.scored), engine.current) == (decision, {0, 1}, 1)
     assert found.measurements["incumbent_difference"] == pytest.approx(2 * shift, rel=0.1)
 
 
@@ -205,7 +229,7 @@ async def test_a_flood_of_lies_changes_no_verdict(good: int, decision: str, runs
 async def test_what_one_party_writes_does_not_put_a_candidate_too_far_away():
     traffic = honest(9).save(20, 9, tenant="strange", ids=(99,))
     found = await compare(traffic, Scoring(SHIFT, 0.02, strange=1.5), DEFAULTS)
-    assert (found.decision, found.measurements["kl"] < 0.1) == ("promote", True), found.reason
+    assert (found.decision, found.measurements["drift_kl"] < 0.1) == ("promote", True), found.reason
 
 
 @pytest.mark.parametrize(
