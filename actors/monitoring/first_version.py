@@ -83,8 +83,8 @@ class FirstVersion(Monitor):
             after, before, lambda total: state.looks.spend(total, self._planned),
             lambda now, was, spend: fall(now, was, spend(level), 0.0), success, reported=True,
         )  # fmt: skip
-        state.readings = dict(found.comparison.values)
-        state.below = found.comparison.found and not found.parties
+        state.readings = dict(found.values)
+        state.below = found.found and not found.parties
         return []
 
     def readings(self) -> Mapping[str, float]:

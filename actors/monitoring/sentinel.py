@@ -42,7 +42,7 @@ from actors.system.streams import (
     TRAJECTORY_CLOSED,
     TRAJECTORY_OUTCOME,
 )
-from actors.tool_results.runs import RunSummary, lateness, summarize, take_judgement
+from actors.tool_results.runs import lateness, summarize, take_judgement
 from actors.versions.desired_state import number
 
 _log = structlog.get_logger(__name__)
@@ -218,29 +218,17 @@ class Sentinel(Actor):
     def _saw(self, trajectory: Trajectory) -> None:
         summary, names = summarize(trajectory)
         summary.agent, summary.near = self._tools.known_as(summary, names), self._kinds.kind(trajectory)
-        run = self._history.add(summary)
-        if run is None:
-            return
-        self._tools.sighted(run, names)
-        for monitor in self._monitors:
-            monitor.saw(run)
-        if trajectory.outcome is not None:
-            self._conclude(run)
+        if self._history.add(summary):
+            self._tools.sighted(summary, names)
 
     def _judged(self, attributed: Attributed) -> None:
         self._saw(attributed.trajectory)  # the streams are two: the judgement may be heard of first
-        run = self._history.judgement(attributed.id, attributed.attribution, attributed.cluster or "none")
-        if run is not None:
-            for monitor in self._monitors:
-                monitor.judged(run)
+        self._history.judgement(attributed.id, attributed.attribution, attributed.cluster or "none")
 
     def _reported(self, message: Attributed | Trajectory, told: float | None) -> None:
         """The run has an outcome now, or another than it had, which was reported `told` a time."""
         trajectory = message.trajectory if isinstance(message, Attributed) else message
-        first = self._history.unreported(trajectory.id)
         if self._history.outcome(trajectory.id, trajectory.outcome or 0.0, told):
-            if first is not None:
-                self._conclude(first)
             return
         run, names = summarize(trajectory)
         run.agent, run.near = self._tools.known_as(run, names), self._kinds.kind(trajectory)
@@ -248,13 +236,7 @@ class Sentinel(Actor):
         if isinstance(message, Attributed):
             # Without its kind: should the judgement be heard of yet, the monitors are told.
             take_judgement(run, message.attribution, "")
-        if self._history.swap is not None and self._history.found(run):
-            self._conclude(run)
-
-    def _conclude(self, run: RunSummary) -> None:
-        """Tell the monitors of a run that has an outcome for the first time."""
-        for monitor in self._monitors:
-            monitor.concluded(run)
+        self._history.found(run)
 
     def _look(self) -> Result:
         """What every monitor finds, as directives."""
@@ -262,6 +244,7 @@ class Sentinel(Actor):
         for monitor in self._monitors:
             for finding in monitor.look(self._history, now):
                 directives += self._ordered(finding, now)
+        self._history.looked()
         return Result(directives, [Output(POLICY_DIRECTIVE, directive) for directive in directives])
 
     def _ordered(self, finding: Finding, now: float) -> list[Directive]:

@@ -113,11 +113,11 @@ def chain(
             history.add(run)
             if run.outcome is None:
                 continue
-            monitor.concluded(run)
             for finding in monitor.look(history, at + 1.0):
                 told.append((finding.details.get("agent", ""), number - PLANTED * LENGTH))
                 if finding.action == "rollback":
                     history.condemn(version, int(finding.details.get("since", version)))
+            history.looked()
     return told
 
 
@@ -137,10 +137,9 @@ def drifts(seed: int, bursts: bool, reported: float) -> bool:
         )  # fmt: skip
         run.agent = monitor.known_as(run, ("find",))
         monitor.sighted(run, ("find",))
-        monitor.saw(run)
-        if run.outcome is not None:
-            monitor.concluded(run)
+        history.add(run)
         told |= bool(list(monitor.look(history, now)))
+        history.looked()
     return told
 
 
