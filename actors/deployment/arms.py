@@ -1,6 +1,6 @@
 """The two sides of a trial, read from the store and counted: failures of runs with an outcome, and runs with an error.
 
-    production trajectories, failed calls  ->  `ArmsCount`  ->  `Arms`: runs, errors and failures, stratum by stratum
+    production trajectories, failed calls  ->  `ArmsCount`  ->  `Arms`: each rate, stratum by stratum
 
 Several engines: chance gave a run to the canary or to the rest, with one probability for the whole trial (`canary.py`).
 One engine: runs since are compared with the newest runs of the stable version before, like with like (agent, tools,
@@ -45,36 +45,30 @@ _NEARLY_ALL, _SLACK = 0.95, 60.0
 """Share of the reports of the version before that came within the time that runs are waited for, and seconds more."""
 
 
-class Arm(msgspec.Struct, frozen=True):
-    """The runs of one side."""
+class Rate(msgspec.Struct, frozen=True):
+    """How often runs went badly, on trial and elsewhere."""
 
+    bad: int = 0
+    """Runs on trial that did."""
     runs: int = 0
-    errors: int = 0
-    """Runs with an error: `erred`, or a call that the engine did not answer."""
-    judged: int = 0
-    """Runs with an outcome."""
-    solved: int = 0
-
-    @property
-    def failed(self) -> int:
-        """Runs with an outcome that is a failure."""
-        return self.judged - self.solved
+    """Runs on trial."""
+    rest_bad: int = 0
+    rest: int = 0
+    """Runs that they are compared with."""
+    strata: Strata = ()
+    """(on trial, rest) of each stratum: 1 for a run that went badly, else 0."""
 
 
 class Arms(msgspec.Struct, frozen=True):
     """Both sides."""
 
-    canary: Arm = Arm()
-    """On trial."""
-    rest: Arm = Arm()
-    """What it is compared with."""
-    failures: Strata = ()
-    """(on trial, rest) of each stratum: 1 for a run whose outcome is a failure, 0 for one that was solved."""
-    errors: Strata = ()
-    """The same of runs with an error."""
-    lately: Strata = ()
+    failures: Rate = Rate()
+    """Of runs with an outcome, those that failed."""
+    errors: Rate = Rate()
+    """Of all runs, those with an error: `erred`, or a call that the engine did not answer."""
+    lately: Rate = Rate()
     """As `failures`, the rest being all that was stable lately; with one engine."""
-    complete: Strata = ()
+    complete: Rate = Rate()
     """As `failures`, of runs that are older than `waits`; with one engine, where reports come late."""
     waits: float = 0.0
     """Seconds after which nearly all reports of a run are in; 0: they are prompt."""
@@ -106,6 +100,7 @@ class _Seen(msgspec.Struct, frozen=True):
     agent: str
 
 
+_Known = list[tuple[_Seen, OutcomeRow]]
 _Said = list[tuple[_Seen, bool]]
 """Runs, newest first on either side, and whether it went badly."""
 
@@ -114,6 +109,15 @@ def erred(run: RunSummary) -> bool:
     """Whether `run` went wrong in a way that nobody needs to report: a tool answered with an error, a call could not be
     right, or it went round in circles."""
     return run.errors > 0 or run.invalid > 0 or run.loops
+
+
+def rate_of(strata: Strata) -> Rate:
+    """The rate that the runs of `strata` have."""
+    (bad, runs), (rest_bad, rest) = (
+        (round(sum(map(sum, listed))), sum(map(len, listed)))
+        for listed in ([sides[side] for sides in strata] for side in (0, 1))
+    )
+    return Rate(bad, runs, rest_bad, rest, strata)
 
 
 def _fair(said: _Said) -> tuple[_Said, frozenset[str]]:
@@ -174,82 +178,63 @@ class ArmsCount:
         now: float,
     ) -> Arms:
         """Both sides by `now`; `good` and `world` as in `CanaryWatch.verdict`."""
-        store, since = self._store, trial.since
-        lately = [version for version in good if version not in (stable, trial.goal.version)][1 - _LATELY :]
-        lately = lately if self._alone else []
-        judged = await store.recent_outcomes(version=trial.goal.version, since=since, limit=self._sample)
-        runs = await store.recent_outcomes(since=since, limit=_BOTH)
+        recent, since, mine = self._store.recent_outcomes, trial.since, trial.goal.version
+        lately = [version for version in good if version not in (stable, mine)][1 - _LATELY :] if self._alone else []
+        judged = await recent(version=mine, since=since, limit=self._sample)
+        runs = await recent(since=since, limit=_BOTH)
         waits, whole = 0.0, list[OutcomeRow]()
         if self._alone:
-            before = await store.recent_outcomes(version=stable, until=since, limit=SAMPLE)
-            judged += before
+            before = await recent(version=stable, until=since, limit=SAMPLE)
             late = sorted(map(_late, before))[int(_NEARLY_ALL * (len(before) - 1))] if before else 0
             if late:
                 waits = all_reported(late) + _SLACK
-                until, size = now - waits, self._sample
-                whole += await store.recent_outcomes(version=trial.goal.version, since=since, until=until, limit=size)
-                whole += await store.recent_outcomes(version=stable, until=min(since, until), limit=size)
-            runs += await store.recent_outcomes(until=since, limit=SAMPLE)
-            earlier = [
-                row for version in lately
-                for row in await store.recent_outcomes(version=version, until=since, limit=SAMPLE)
-            ]  # fmt: skip
-            judged += sorted(earlier, key=lambda row: row.ended, reverse=True)[:SAMPLE]
+                until = now - waits
+                whole = await recent(version=mine, since=since, until=until, limit=self._sample)
+                whole += await recent(version=stable, until=min(since, until), limit=self._sample)
+            runs += await recent(until=since, limit=SAMPLE)
+            earlier = [row for one in lately for row in await recent(version=one, until=since, limit=SAMPLE)]
+            judged += [*before, *sorted(earlier, key=lambda row: row.ended, reverse=True)[:SAMPLE]]
         else:
-            judged += await store.recent_outcomes(version=stable, since=since, limit=_BOTH)
-            judged += await store.recent_outcomes(version=-1, since=since, limit=_BOTH)
+            for one in (stable, -1):
+                judged += await recent(version=one, since=since, limit=_BOTH)
         self.rows = len(judged) + len(runs) + len(whole)
         await self._read([row.id for row in (*judged, *runs, *whole)], trial, stable)
-        if self._alone:
-            since_when = {agent: world(agent) for agent in {one.agent for one in self._seen.values()}}
-            judged, runs, whole = (
-                [row for row in rows if self._counts(row, since_when)] for rows in (judged, runs, whole)
-            )
-        lost = await self._lost(trial, [row for one, row in self._sided(runs) if not one.canary])
+        # What was before an agent's world changed is no measure.
+        since_when = {one.agent: world(one.agent) if self._alone else 0.0 for one in self._seen.values()}
+        known = [
+            [
+                (one, row) for row in rows
+                if (one := self._seen.get(row.id)) is not None and (one.canary or row.ended >= since_when[one.agent])
+            ]
+            for rows in (judged, runs, whole)
+        ]  # fmt: skip
+        lost = await self._lost(trial, [row.ended for one, row in known[1] if one.canary is False])
         # In a thread: with thousands of runs it takes a tenth of a second, and everybody else would wait.
-        found = await anyio.to_thread.run_sync(self._tally, judged, runs, whole, lost, (stable, *lately))
+        found = await anyio.to_thread.run_sync(self._tally, *known, lost, (stable, *lately))
         return msgspec.structs.replace(found, waits=waits)
 
-    def _tally(
-        self,
-        judged: Sequence[OutcomeRow],
-        runs: Sequence[OutcomeRow],
-        whole: Sequence[OutcomeRow],
-        lost: Sequence[bool],
-        stable: Sequence[int],
-    ) -> Arms:
-        told = [
-            (self._reported(one, row), row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None
-        ]
-        others = [
-            (self._reported(one, row), row.outcome < 0.5)
-            for one, row in self._known(judged)
-            if row.outcome is not None and one.version in stable
-        ]
-        told, aside = _fair(told)
-        complete, _ = _fair([(one, row.outcome < 0.5) for one, row in self._sided(whole) if row.outcome is not None])
-        others = [(one, failed) for one, failed in others if one.party not in aside]
+    def _tally(self, judged: _Known, runs: _Known, whole: _Known, lost: Sequence[bool], stable: Sequence[int]) -> Arms:
+        all_told = [(self._reported(one, row), row.outcome < 0.5) for one, row in judged if row.outcome is not None]
+        told, aside = _fair([one for one in all_told if one[0].canary is not None])
+        others = [one for one in all_told if one[0].version in stable and one[0].party not in aside]
         self.records = {
             version: (sum(not failed for failed in outcomes), len(outcomes))
             for version in stable
             if (outcomes := [failed for one, failed in others if one.version == version])
         }
-        seen, _ = _fair([(one, one.error) for one, _ in self._sided(runs)])
-        # What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked
-        # of all runs, whether a tool answered with an error of those that were answered.
-        ended = [*((_ANY, mine, 1.0) for mine in lost), *((_ANY, bool(one.canary), 0.0) for one, _ in seen)]
+        complete, _ = _fair(
+            [(one, row.outcome < 0.5) for one, row in whole if one.canary is not None and row.outcome is not None]
+        )
+        seen, _ = _fair([(one, one.error) for one, _ in runs if one.canary is not None])
         mine = [(one.place, True, float(failed)) for one, failed in told if one.canary]
         solved = {one.place[0] for one, failed in told if not one.canary and not failed}
+        lately = [*mine, *((one.place, False, float(failed)) for one, failed in others)]
         return Arms(
-            _arm(True, seen, told, sum(lost)),
-            _arm(False, seen, told, len(lost) - sum(lost)),
-            _strata(told),
-            [*sorted_out((one.place, bool(one.canary), float(one.error)) for one, _ in seen), *sorted_out(ended)],
-            sorted_out([*mine, *((one.place, False, float(failed)) for one, failed in others)])
-            if self._alone and len(stable) > 1
-            else (),
+            rate_of(_strata(told)),
+            _errors(seen, lost),
+            rate_of(sorted_out(lately)) if len(stable) > 1 else Rate(),
+            rate_of(_strata(complete)),
             aside=tuple(sorted(aside)),
-            complete=_strata(complete),
             drawn=not self._alone,
             telling=sum(not self._alone or not solved or place[0] in solved for place, _, _ in mine),
         )
@@ -291,26 +276,14 @@ class ArmsCount:
         """`one` beside those whose reports took as long; where chance drew, both sides' take equally long."""
         return msgspec.structs.replace(one, place=(str(_late(row)), *one.place)) if self._alone else one
 
-    def _counts(self, row: OutcomeRow, world: Mapping[str, float]) -> bool:
-        """Whether `row` is of its agent's world as it is; what is on trial is."""
-        one = self._seen.get(row.id)
-        return one is not None and (one.canary is True or row.ended >= world[one.agent])
+    async def _lost(self, trial: ServingTrial, before: Sequence[float]) -> list[bool]:
+        """Of each run that ended with an error of the engine, and so is no trajectory, whether it was on trial.
 
-    def _sided(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
-        """Those of `rows` that were read and count on a side."""
-        return [(one, row) for one, row in self._known(rows) if one.canary is not None]
-
-    def _known(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
-        known = ((self._seen.get(row.id), row) for row in rows)
-        return [(one, row) for one, row in known if one is not None]
-
-    async def _lost(self, trial: ServingTrial, before: Sequence[OutcomeRow]) -> list[bool]:
-        """Of each run that ended with an error of the engine, and so is no trajectory, whether it was on trial."""
+        `before`: when runs of the rest ended."""
         lost = await self._store.lost_runs(trial.since, _FAILED)
         if not self._alone:
             return [engine == trial.engine for engine, _ in lost]
-        began = min((row.ended for row in before), default=trial.since)
-        earlier = await self._store.lost_runs(began, _FAILED, until=trial.since)
+        earlier = await self._store.lost_runs(min(before, default=trial.since), _FAILED, until=trial.since)
         return [True for _ in lost] + [False for _ in earlier]
 
 
@@ -334,7 +307,16 @@ def _strata(said: Iterable[tuple[_Seen, bool]]) -> Strata:
     return sorted_out((one.place, bool(one.canary), float(bad)) for one, bad in said)
 
 
-def _arm(mine: bool, seen: Sequence[tuple[_Seen, bool]], told: Sequence[tuple[_Seen, bool]], lost: int) -> Arm:
-    errors = [one.error for one, _ in seen if one.canary is mine]
-    failures = [failed for one, failed in told if one.canary is mine]
-    return Arm(len(errors) + lost, sum(errors) + lost, len(failures), len(failures) - sum(failures))
+def _errors(seen: _Said, lost: Sequence[bool]) -> Rate:
+    """Of runs with an error, and of such as the engine `lost`.
+
+    What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked of all
+    runs, whether a tool answered with an error of those that were answered.
+    """
+    answered = _strata(seen)
+    ended = [*((_ANY, mine, 1.0) for mine in lost), *((_ANY, bool(one.canary), 0.0) for one, _ in seen)]
+    rate, mine = rate_of(answered), sum(lost)
+    rest = len(lost) - mine
+    return Rate(
+        rate.bad + mine, rate.runs + mine, rate.rest_bad + rest, rate.rest + rest, [*answered, *sorted_out(ended)]
+    )

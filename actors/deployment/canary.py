@@ -83,27 +83,26 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
     """Why what is on trial is worse than the rest, empty if that cannot be said; counts its looks in `looks`.
 
     The `last` look, before a trial ends well, is had whatever the size."""
-    canary, rest, first = arms.canary, arms.rest, _first(arms.drawn)
-    failed, sums = (canary.failed, canary.judged), [_sums(arms.complete, side) for side in (0, 1)]
-    for series, name, mine, theirs, strata, against in (
-        ("failures", "failures", failed, (rest.failed, rest.judged), arms.failures, arms.against),
-        ("complete", "failures", sums[0], sums[1], arms.complete, f"{arms.against}, of those that are all reported"),
-        ("lately", "failures", failed, _sums(arms.lately, 1), arms.lately, "lately"),
-        ("errors", "errors", (canary.errors, canary.runs), (rest.errors, rest.runs), arms.errors, arms.against),
+    first = _first(arms.drawn)
+    for series, name, rate, against in (
+        ("failures", "failures", arms.failures, arms.against),
+        ("complete", "failures", arms.complete, f"{arms.against}, of those that are all reported"),
+        ("lately", "failures", arms.lately, "lately"),
+        ("errors", "errors", arms.errors, arms.against),
     ):
         look: int = getattr(looks, series)
-        if min(mine[1], theirs[1]) < first or not (last or mine[1] >= first * GROWTH**look):
+        if min(rate.runs, rate.rest) < first or not (last or rate.runs >= first * GROWTH**look):
             continue
         look += 1
         # Looks that were skipped, because many runs came at once, are not made up for.
-        while first * GROWTH**look <= mine[1]:
+        while first * GROWTH**look <= rate.runs:
             look += 1
         setattr(looks, series, look)
         allowed = level(look, settings, drawn=arms.drawn)
-        chance = share_rise(strata)
+        chance = share_rise(rate.strata)
         if chance <= allowed:
             return (
-                f"on trial: {mine[0]} of {mine[1]} runs with {name}, {theirs[0]} of {theirs[1]} {against} "
+                f"on trial: {rate.bad} of {rate.runs} runs with {name}, {rate.rest_bad} of {rate.rest} {against} "
                 f"(among runs of a kind: p = {chance:.2g}, look {look} asks for {allowed:.2g})"
             )
     return ""
@@ -130,12 +129,6 @@ def looks_worse(strata: Strata) -> bool:
     """Whether failures are more by `_DOWN`, whatever that is worth."""
     now, was = means(strata)
     return now - was > _DOWN
-
-
-def _sums(strata: Strata, side: int) -> tuple[int, int]:
-    """(ones, runs) of a side: 0 what is on trial, 1 the rest."""
-    values = [value for sides in strata for value in sides[side]]
-    return round(sum(values)), len(values)
 
 
 class CanaryWatch:
@@ -202,7 +195,7 @@ class CanaryWatch:
         taken = looks.failures
         reason = worse(arms, looks, settings)
         age = now - trial.since
-        down = any(looks_worse(strata) for strata in (arms.failures, arms.lately, arms.complete))
+        down = any(looks_worse(rate.strata) for rate in (arms.failures, arms.lately, arms.complete))
         enough = age >= settings.seconds and arms.telling >= settings.runs * (2 if down else 1)
         late = age >= max(settings.deadline_seconds, arms.waits) and not down and arms.telling >= FIRST_LOOK
         if arms.drawn:
@@ -210,8 +203,8 @@ class CanaryWatch:
             # only engine everybody has it anyway.
             late = late and looks.failures > taken
         # What fails is reported first: a bad version may have its outcomes before there are any to compare them with.
-        told = not arms.drawn or sum(len(rest) for mine, rest in arms.failures if mine) >= FIRST_LOOK
-        ends = (enough or late) and told and not hold
+        others = not arms.drawn or sum(len(rest) for mine, rest in arms.failures.strata if mine) >= FIRST_LOOK
+        ends = (enough or late) and others and not hold
         if not reason and ends:
             reason = worse(arms, looks, settings, last=True)
         await self._save(looks)
@@ -219,10 +212,10 @@ class CanaryWatch:
             return "rollback", reason
         if not ends:
             return "", ""
-        canary, rest = arms.canary, arms.rest
+        told, runs = arms.failures, arms.errors
         says = (
-            f"on trial: {canary.solved}/{canary.judged} solved, {canary.errors}/{canary.runs} with errors; "
-            f"{arms.against} {rest.solved}/{rest.judged}, {rest.errors}/{rest.runs}"
+            f"on trial: {told.runs - told.bad}/{told.runs} solved, {runs.bad}/{runs.runs} with errors; "
+            f"{arms.against} {told.rest - told.rest_bad}/{told.rest}, {runs.rest_bad}/{runs.rest}"
         ) + (f"; set aside, whoever they speak for: {', '.join(arms.aside)}" if arms.aside else "")
         return "roll_on", says if enough else f"{says}; the deadline passed"
 

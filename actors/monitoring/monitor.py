@@ -1,8 +1,9 @@
 """What every monitor is, and what they say to each other.
 
 A monitor looks when it is asked to, at what is new and what is remembered, and answers with findings; the sentinel
-carries them out. It is pure: the same runs in the same order at the same times give the same findings. What it remembers is
-bounded and travels through `save` and `restore`, so that a restart neither repeats a finding nor forgets a look.
+carries them out. It is pure: the same runs in the same order at the same times give the same findings. What it
+remembers is bounded and travels through `save` and `restore`, so that a restart neither repeats a finding nor forgets a
+look.
 """
 
 from collections.abc import Mapping
