@@ -140,16 +140,11 @@ class CanaryWatch:
         """`parts` of new trajectories, by engine, while nothing is on trial."""
         self._settings, self._store, self._parts = settings, store, parts
         self._drawn = len(parts) > 1
-        self._looks: Looks | None = None
+        self._looks, self._written = Looks(), b""
         self._count = ArmsCount(store, kinds=kinds or Kinds(), alone=not self._drawn, sample=settings.runs)
         self._arms = Arms(drawn=self._drawn)
         self._counted = (0.0, 0.0)
         """When, and until when not again; unix seconds."""
-        self._saved = b""
-
-    def forget(self) -> None:
-        """Read anew what was written down: another daemon may have led since."""
-        self._looks = None
 
     def arms(self, trial: ServingTrial) -> Arms:
         """What was counted so far in `trial`; nothing yet if it is not the one that was last looked at."""
@@ -207,7 +202,9 @@ class CanaryWatch:
         ends = (enough or late) and others and not hold
         if not reason and ends:
             reason = worse(arms, looks, settings, last=True)
-        await self._save(looks)
+        # Before anything is concluded from them: a look that was forgotten could be had again.
+        if (data := msgspec.json.encode(looks)) != self._written:
+            await self._store.state_put(_LOOKS, data)
         if reason:
             return "rollback", reason
         if not ends:
@@ -230,30 +227,21 @@ class CanaryWatch:
     def _of(self, trial: ServingTrial) -> Looks | None:
         """The looks of `trial`, None if another one was last looked at."""
         looks = self._looks
-        known = looks is not None and (looks.version, looks.since) == (trial.goal.version, trial.since)
-        return looks if known else None
+        return looks if (looks.version, looks.since) == (trial.goal.version, trial.since) else None
 
     async def _begin(self, trial: ServingTrial) -> Looks:
-        looks = self._looks
-        if looks is None:
-            self._saved = await self._store.state_get(_LOOKS) or b""
-            try:
-                looks = msgspec.json.decode(self._saved, type=Looks) if self._saved else Looks()
-            except msgspec.DecodeError:
-                looks = Looks()
+        """What was written down: another daemon may have led since the last look."""
+        data = self._written = await self._store.state_get(_LOOKS) or b""
+        try:
+            looks = msgspec.json.decode(data, type=Looks) if data else Looks()
+        except msgspec.DecodeError:
+            looks = Looks()
         if (looks.version, looks.since) != (trial.goal.version, trial.since):
             looks = Looks(trial.goal.version, trial.since)
             if self._drawn:
                 looks.share = await self._fixed(trial)
-        if looks is not self._looks:
+        if self._of(trial) is None:
             self._count.forget()
             self._counted = 0.0, 0.0
         self._looks = looks
         return looks
-
-    async def _save(self, looks: Looks) -> None:
-        """Before anything is concluded from them: a look that was forgotten could be had again."""
-        data = msgspec.json.encode(looks)
-        if data != self._saved:
-            await self._store.state_put(_LOOKS, data)
-            self._saved = data

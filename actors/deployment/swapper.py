@@ -161,7 +161,6 @@ class Swapper(Actor):
         await self._deployment_log.open(self._store)
         self._collected.clear()
         # Another daemon may have led, and written them, since.
-        self._watch.forget()
         self._pins, self._shown = (frozenset(), frozenset()), Routes(until=0.0)
         self._kept = await anyio.to_thread.run_sync(read_pins, self._versions)
 

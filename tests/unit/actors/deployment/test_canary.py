@@ -170,7 +170,6 @@ async def test_who_leads_again_goes_on_from_what_another_daemon_did_meanwhile():
     await trial.later(1)
     assert trial.watch.due(TRIAL) == 14, "looks at 4, 6 and 9 were taken"
     trial.watch = stood_by
-    trial.watch.forget()
     await trial.later(1)
     assert trial.watch.due(TRIAL) == 14
 
