@@ -176,29 +176,31 @@ class ArmsCount:
         good: Sequence[int],
         world: Callable[[str], float],
         now: float,
+        *,
+        served: float,
     ) -> Arms:
-        """Both sides by `now`; `good` and `world` as in `CanaryWatch.verdict`."""
-        recent, since, mine = self._store.recent_outcomes, trial.since, trial.goal.version
+        """Both sides by `now`; `good`, `world` and `served` as in `CanaryWatch.verdict`."""
+        since, mine = trial.since, trial.goal.version
         lately = [version for version in good if version not in (stable, mine)][1 - _LATELY :] if self._alone else []
-        judged = await recent(version=mine, since=since, limit=self._sample)
-        runs = await recent(since=since, limit=_BOTH)
+        judged = await self._told(mine, since, math.inf)
+        runs = await self._store.recent_outcomes(since=since, limit=_BOTH)
         waits, whole = 0.0, list[OutcomeRow]()
         if self._alone:
-            before = await recent(version=stable, until=since, limit=SAMPLE)
+            before = await self._told(stable, 0.0, since, served)
             late = sorted(map(_late, before))[int(_NEARLY_ALL * (len(before) - 1))] if before else 0
             if late:
                 waits = all_reported(late) + _SLACK
-                until = now - waits
-                whole = await recent(version=mine, since=since, until=until, limit=self._sample)
-                whole += await recent(version=stable, until=min(since, until), limit=self._sample)
-            runs += await recent(until=since, limit=SAMPLE)
-            earlier = [row for one in lately for row in await recent(version=one, until=since, limit=SAMPLE)]
-            judged += [*before, *sorted(earlier, key=lambda row: row.ended, reverse=True)[:SAMPLE]]
+                whole = await self._told(mine, since, now - waits)
+                whole += await self._told(stable, 0.0, min(since, now - waits), served)
+            runs += await self._store.recent_outcomes(until=since, limit=SAMPLE)
+            judged += before
+            for version in lately:
+                judged += await self._store.recent_outcomes(version=version, until=since, limit=SAMPLE)
         else:
-            for one in (stable, -1):
-                judged += await recent(version=one, since=since, limit=_BOTH)
+            for version in (stable, -1):
+                judged += await self._store.recent_outcomes(version=version, since=since, limit=_BOTH)
         self.rows = len(judged) + len(runs) + len(whole)
-        await self._read([row.id for row in (*judged, *runs, *whole)], trial, stable)
+        await self._read([row.id for row in (*judged, *runs, *whole)], trial, stable, served)
         # What was before an agent's world changed is no measure.
         since_when = {one.agent: world(one.agent) if self._alone else 0.0 for one in self._seen.values()}
         known = [
@@ -239,16 +241,25 @@ class ArmsCount:
             telling=sum(not self._alone or not solved or place[0] in solved for place, _, _ in mine),
         )
 
-    async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int) -> None:
-        """Look at the bodies of those that are new, the first `_DETAILS` of them, and forget those that went by."""
+    async def _told(self, version: int, since: float, until: float, served: float | None = None) -> list[OutcomeRow]:
+        """The newest runs of `version` with an outcome; with one engine also such as name no version and are of the
+        time from which on it `served` (by default `since`)."""
+        rows = await self._store.recent_outcomes(version=version, since=since, until=until, limit=self._sample)
+        if self._alone:
+            begin = since if served is None else served
+            rows += await self._store.recent_outcomes(version=-1, since=begin, until=until, limit=self._sample)
+        return rows
+
+    async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int, served: float) -> None:
+        """Look at the bodies of those that are new, all of them, for no look should be spent on half of a side; and
+        forget those that went by."""
         wanted = dict.fromkeys(ids)
         self._seen = {key: one for key, one in self._seen.items() if key in wanted}
-        fresh = [key for key in wanted if key not in self._seen][:_DETAILS]
-        if not fresh:
-            return
-        found = await self._store.closed_runs(fresh)
-        alike = {run.id: self._kinds.kind(run) for run, _ in found}
-        self._seen |= await anyio.to_thread.run_sync(self._brief, found, alike, trial, stable)
+        fresh = [key for key in wanted if key not in self._seen]
+        for first in range(0, len(fresh), _DETAILS):
+            found = await self._store.closed_runs(fresh[first : first + _DETAILS])
+            alike = {run.id: self._kinds.kind(run) for run, _ in found}
+            self._seen |= await anyio.to_thread.run_sync(self._brief, found, alike, trial, stable, served)
 
     def _brief(
         self,
@@ -256,15 +267,20 @@ class ArmsCount:
         alike: Mapping[str, str],
         trial: ServingTrial,
         stable: int,
+        served: float,
     ) -> dict[str, _Seen]:
         """What is remembered of each run, by its id."""
         seen: dict[str, _Seen] = {}
         for run, engine in found:
             brief, names = summarize(run)
             place = (derived_id(called(brief.agent), *names), alike[run.id], brief.kind)
+            version = run.min_version if run.min_version == run.max_version else -1
+            if self._alone and run.max_version < 0:  # then it was what served, unless that changed meanwhile
+                before = served <= run.started and run.ended < trial.since
+                version = trial.goal.version if run.started >= trial.since else stable if before else -1
             seen[run.id] = _Seen(
-                _side(run, engine, trial, stable, self._alone),
-                run.min_version if run.min_version == run.max_version else -1,
+                _side(run, version, engine, trial, stable, self._alone),
+                version,
                 place if self._alone else (*_ANY, *place),
                 erred(brief),
                 brief.party,
@@ -287,13 +303,14 @@ class ArmsCount:
         return [True for _ in lost] + [False for _ in earlier]
 
 
-def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone: bool) -> bool | None:
+def _side(
+    run: Trajectory, version: int, engine: str, trial: ServingTrial, stable: int, alone: bool
+) -> bool | None:  # fmt: skip
     """True: it was on trial. By the weights that sampled it; of several engines by the engine where it does not say."""
-    version = run.min_version if run.min_version == run.max_version else None
     if run.started < trial.since:
         return False if alone and version == stable and run.ended < trial.since else None
-    if run.min_version < 0:
-        return None if alone or not engine else engine == trial.engine
+    if run.min_version < 0 and not alone:
+        return engine == trial.engine if engine else None
     if version == trial.goal.version:
         return True
     return False if version == stable and not alone else None

@@ -11,6 +11,7 @@ within `_WITHIN` at the last day's rate, a tenth at least, at most the part that
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 import msgspec
 
@@ -173,6 +174,7 @@ class CanaryWatch:
         hold: bool,
         good: Sequence[int] = (),
         world: Callable[[str], float] = lambda agent: 0.0,
+        served: float = inf,
     ) -> tuple[str, str]:
         """What the trial has come to: ("rollback" | "roll_on" | "", why).
 
@@ -181,11 +183,13 @@ class CanaryWatch:
             hold: nothing may be rolled on now.
             good: versions that were stable, the latest last.
             world: since when an agent's world is as it is, unix seconds: what was before a drift is no measure.
+            served: since when the only engine had served `stable` when it took the trial, unix seconds: runs that name
+                no version are told apart by their time.
         """
         settings, looks = self._settings, await self._begin(trial)
         if self._counted[0] <= now < self._counted[1]:
             return "", ""
-        self._arms = arms = await self._count.count(trial, stable, good, world, now)
+        self._arms = arms = await self._count.count(trial, stable, good, world, now, served=served)
         self._counted = now, now + _SECONDS_A_ROW * self._count.rows
         taken = looks.failures
         reason = worse(arms, looks, settings)

@@ -5,6 +5,7 @@ by the newest of each kind are remembered, so that a thousand rejections push ou
 """
 
 from collections.abc import Callable, Collection
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -122,6 +123,15 @@ class DeploymentLog:
         """Unix seconds when the first engine took `version` that has it in the books; 0 if none has."""
         good = (item for name in self._engines for item in self.good(name))
         return min((item.since for item in good if item.version == version), default=0.0)
+
+    def served_since(self, version: int, until: float) -> float:
+        """Since when the only engine had served `version`, and nothing else, at `until`; infinity if it had not."""
+        since = inf
+        for item in (item for name in self._engines for item in self.good(name) if item.since < until):
+            if item.version != version:
+                break
+            since = item.since
+        return since
 
     async def first(self, name: str, version: int) -> int:
         """The version that everything starts from, where engine `name` came up labelled `version`.

@@ -254,7 +254,13 @@ class Swapper(Actor):
         if trial is None or not trial.engine or wanted.stable is None:
             return []
         end, reason = await self._watch.verdict(
-            trial, wanted.stable.version, now, hold=self._held, good=wanted.good, world=self._deployment_log.drifted
+            trial,
+            wanted.stable.version,
+            now,
+            hold=self._held,
+            good=wanted.good,
+            world=self._deployment_log.drifted,
+            served=self._deployment_log.served_since(wanted.stable.version, trial.since),
         )
         if trial.swaps > ATTEMPTS:
             end, reason = "rollback", f"on trial: {trial.engine} came up again without it {trial.swaps - 1} times"
