@@ -22,7 +22,7 @@ from actors.kinds.kinds import Kinds
 from actors.messages import Trajectory, called, derived_id
 from actors.ports.store import OutcomeRow
 from actors.statistics.change_tests import Strata
-from actors.statistics.parties import binds, set_aside, thinned
+from actors.statistics.parties import binds, newest, party_of, set_aside, thinned
 from actors.statistics.strata import Place, sorted_out, stratum_of
 from actors.store import Store
 from actors.tool_results.runs import RunSummary, all_reported, lateness, summarize
@@ -35,7 +35,8 @@ _LATELY = 6
 """Stable versions that are lately, as many as the sentinel remembers."""
 _BOTH = 4096
 """Newest runs since the trial began that are looked at for errors, and those of the rest that are for outcomes: where
-the trial has a tenth of the traffic, as many of its own as `SAMPLE`, of the same time."""
+the trial has a tenth of the traffic, as many of its own as `SAMPLE`, of the same time.
+`SAMPLE` is taken from as many."""
 _DETAILS = 512
 """Trajectories whose bodies are read at a time."""
 _FAILED = 1000
@@ -242,13 +243,15 @@ class ArmsCount:
         )
 
     async def _told(self, version: int, since: float, until: float, served: float | None = None) -> list[OutcomeRow]:
-        """The newest runs of `version` with an outcome; with one engine also such as name no version and are of the
-        time from which on it `served` (by default `since`)."""
-        rows = await self._store.recent_outcomes(version=version, since=since, until=until, limit=self._sample)
+        """The newest runs of `version` with an outcome, of each party in turn, or one would wash out all others'; with
+        one engine also such as name no version and are of the time from which on it `served` (by default `since`)."""
+        rows = await self._store.recent_outcomes(version=version, since=since, until=until, limit=_BOTH)
         if self._alone:
             begin = since if served is None else served
-            rows += await self._store.recent_outcomes(version=-1, since=begin, until=until, limit=self._sample)
-        return rows
+            rows += await self._store.recent_outcomes(version=-1, since=begin, until=until, limit=_BOTH)
+            rows.sort(key=lambda row: row.ended, reverse=True)
+        parties = [party_of(row.tenant, row.caller) for row in rows]
+        return [rows[place] for place in newest(parties, self._sample, len(rows))]
 
     async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int, served: float) -> None:
         """Look at the bodies of those that are new, all of them, for no look should be spent on half of a side; and

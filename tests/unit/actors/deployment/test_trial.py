@@ -345,6 +345,17 @@ async def test_small_steps_down_add_up(bench):
     assert "lately" in first.reason
 
 
+async def test_a_party_that_floods_a_trial_with_successes_does_not_pass_it(bench):
+    for version, count, solved, ago in ((0, 30, 27, 10), (0, 30, 27, 0), (3, 12, 2, 0)):
+        for number in range(4):
+            bench.runs(version, count, solved=solved, ago=ago, caller=f"k{number}")
+        bench.clock.now += 1
+        bench.runs(version, 600, solved=600, ago=ago, caller="liar")
+        if ago:
+            await bench.tell(bench.promote(3))
+    assert [order.kind for order in (await bench.tick(60))[:1]] == ["rollback"]
+
+
 @ALONE
 async def test_what_is_down_against_versions_further_back_shows_however_many_outcomes_the_last_ones_had(bench):
     bench.runs(0, 384, solved=376, ago=9)
