@@ -79,6 +79,10 @@ class Arms(msgspec.Struct, frozen=True):
     """Parties whose word on outcomes counts on neither side."""
     drawn: bool = False
     """Chance said which side a run is on: there are several engines."""
+    records: Mapping[int, tuple[int, int]] = {}
+    """(solved, runs with an outcome) of the stable version and those lately; with one engine."""
+    rows: int = 0
+    """Runs that were gone through."""
 
     @property
     def against(self) -> str:
@@ -161,10 +165,6 @@ class ArmsCount:
     def __init__(self, store: Store, *, kinds: Kinds, alone: bool, sample: int = SAMPLE) -> None:
         self._store, self._kinds, self._alone, self._sample = store, kinds, alone, max(SAMPLE, sample)
         self._seen: dict[str, _Seen] = {}
-        self.records: dict[int, tuple[int, int]] = {}
-        """(solved, runs with an outcome) of the stable version and those lately; with one engine."""
-        self.rows = 0
-        """Runs that the last count went through."""
 
     def forget(self) -> None:
         """Another trial begins."""
@@ -200,8 +200,8 @@ class ArmsCount:
         else:
             for version in (stable, -1):
                 judged += await self._store.recent_outcomes(version=version, since=since, limit=_BOTH)
-        self.rows = len(judged) + len(runs) + len(whole)
-        await self._read([row.id for row in (*judged, *runs, *whole)], trial, stable, served)
+        rows = [*judged, *runs, *whole]
+        await self._read([row.id for row in rows], trial, stable, served)
         # What was before an agent's world changed is no measure.
         since_when = {one.agent: world(one.agent) if self._alone else 0.0 for one in self._seen.values()}
         known = [
@@ -214,17 +214,12 @@ class ArmsCount:
         lost = await self._lost(trial, [row.ended for one, row in known[1] if one.canary is False])
         # In a thread: with thousands of runs it takes a tenth of a second, and everybody else would wait.
         found = await anyio.to_thread.run_sync(self._tally, *known, lost, (stable, *lately))
-        return msgspec.structs.replace(found, waits=waits)
+        return msgspec.structs.replace(found, waits=waits, rows=len(rows))
 
     def _tally(self, judged: _Known, runs: _Known, whole: _Known, lost: Sequence[bool], stable: Sequence[int]) -> Arms:
         all_told = [(self._reported(one, row), row.outcome < 0.5) for one, row in judged if row.outcome is not None]
         told, aside = _fair([one for one in all_told if one[0].canary is not None])
         others = [one for one in all_told if one[0].version in stable and one[0].party not in aside]
-        self.records = {
-            version: (sum(not failed for failed in outcomes), len(outcomes))
-            for version in stable
-            if (outcomes := [failed for one, failed in others if one.version == version])
-        }
         complete, _ = _fair(
             [(one, row.outcome < 0.5) for one, row in whole if one.canary is not None and row.outcome is not None]
         )
@@ -240,6 +235,11 @@ class ArmsCount:
             aside=tuple(sorted(aside)),
             drawn=not self._alone,
             telling=sum(not self._alone or not solved or place[0] in solved for place, _, _ in mine),
+            records={
+                version: (sum(not failed for failed in outcomes), len(outcomes))
+                for version in stable
+                if (outcomes := [failed for one, failed in others if one.version == version])
+            },
         )
 
     async def _told(self, version: int, since: float, until: float, served: float | None = None) -> list[OutcomeRow]:

@@ -162,7 +162,7 @@ class CanaryWatch:
 
     def best(self, stable: int) -> int:
         """Where to go back to: the version lately that is surest to have done well, `stable` where nothing is known."""
-        lows = {version: wilson(solved, runs)[0] for version, (solved, runs) in self._count.records.items()}
+        lows = {version: wilson(solved, runs)[0] for version, (solved, runs) in self._arms.records.items()}
         return max(lows, key=lambda version: (lows[version], version == stable), default=stable)
 
     async def verdict(
@@ -190,7 +190,7 @@ class CanaryWatch:
         if self._counted[0] <= now < self._counted[1]:
             return "", ""
         self._arms = arms = await self._count.count(trial, stable, good, world, now, served=served)
-        self._counted = now, now + _SECONDS_A_ROW * self._count.rows
+        self._counted = now, now + _SECONDS_A_ROW * arms.rows
         taken = looks.failures
         reason = worse(arms, looks, settings)
         age = now - trial.since

@@ -220,12 +220,13 @@ class Swapper(Actor):
                     await engine.resume()
                 look = msgspec.structs.replace(look, paused=False)
         except (EngineError, TimeoutError) as error:
+            look = Look(problem=f"{type(error).__name__}: {error}")
+        if look.problem:
             self._waits[name] = "away"
             if name not in self._silent:
-                self._silent.add(name)
-                _log.error("engine_not_reconciled", engine=name, reason=f"{type(error).__name__}: {error}")
-            return Look()
-        if name in self._silent:
+                _log.error("engine_not_reconciled", engine=name, reason=look.problem)
+            self._silent.add(name)
+        elif name in self._silent:
             self._silent.discard(name)
             _log.info("engine_reconciled", engine=name)
         return look
@@ -315,10 +316,7 @@ class Swapper(Actor):
         """Whether users have somebody to go to while `name` is paused; yes if there is only one engine."""
         others = [other for other in self._engines if other != name]
         for other in others:
-            try:
-                self._looks[other] = await look_at(self._engines[other], _ENGINE_SECONDS)
-            except (EngineError, TimeoutError):
-                self._looks[other] = Look()
+            self._looks[other] = await look_at(self._engines[other], _ENGINE_SECONDS)
         return not others or any(self._looks[other].serves for other in others)
 
     async def _swap(self, name: str, want: Goal, version: int) -> Serving | None:
@@ -336,10 +334,7 @@ class Swapper(Actor):
             return None
         self._collected.add(name)
         asked = self._clock()
-        try:
-            self._looks[name] = await look_at(self._engines[name], _ENGINE_SECONDS)
-        except (EngineError, TimeoutError):
-            self._looks[name] = Look()
+        self._looks[name] = await look_at(self._engines[name], _ENGINE_SECONDS)
         self._seen(name, asked)
         return self._deployment_log.report(name, report, previous=version, path=want.path, why=want.why)
 
