@@ -204,16 +204,16 @@ class ArmsCount:
         await self._read([row.id for row in rows], trial, stable, served)
         # What was before an agent's world changed is no measure.
         since_when = {one.agent: world(one.agent) if self._alone else 0.0 for one in self._seen.values()}
-        known = [
+        told, ran, complete = (
             [
                 (one, row) for row in rows
                 if (one := self._seen.get(row.id)) is not None and (one.canary or row.ended >= since_when[one.agent])
             ]
             for rows in (judged, runs, whole)
-        ]  # fmt: skip
-        lost = await self._lost(trial, [row.ended for one, row in known[1] if one.canary is False])
+        )  # fmt: skip
+        lost = await self._lost(trial, [row.ended for one, row in ran if one.canary is False])
         # In a thread: with thousands of runs it takes a tenth of a second, and everybody else would wait.
-        found = await anyio.to_thread.run_sync(self._tally, *known, lost, (stable, *lately))
+        found = await anyio.to_thread.run_sync(self._tally, told, ran, complete, lost, (stable, *lately))
         return msgspec.structs.replace(found, waits=waits, rows=len(rows))
 
     def _tally(self, judged: _Known, runs: _Known, whole: _Known, lost: Sequence[bool], stable: Sequence[int]) -> Arms:
