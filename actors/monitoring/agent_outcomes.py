@@ -208,7 +208,8 @@ class AgentOutcomes(Monitor):
         if agent and not serves:
             # What it does now is what it is compared with from here on.
             self._runs[agent] = _window([run for run, its in told if its >= swap.version])
-        return _finding(agent, swap, history, found, (len(after), len(before)), action, parties)
+        found = msgspec.structs.replace(found, parties=parties)
+        return _finding(agent, swap, history, found, (len(after), len(before)), action)
 
     def readings(self) -> Mapping[str, float]:
         return {"agents": len(self._runs)} if self._runs else {}
@@ -222,15 +223,11 @@ class AgentOutcomes(Monitor):
 
 
 def _finding(
-    agent: str, swap: Swap, history: History, found: Comparison, runs: tuple[int, int], action: Action,
-    parties: tuple[str, ...],
+    agent: str, swap: Swap, history: History, found: Comparison, runs: tuple[int, int], action: Action
 ) -> Finding:  # fmt: skip
     serving = history.swap or swap
-    serves, version, note = serving.version == swap.version, str(swap.version), ""
-    if parties:
-        note = f"; not acted on, for it is not shown without {' and '.join(parties)}"
-    elif not serves:
-        note = f"; version {serving.version}, which serves, has not mended it"
+    serves, version = serving.version == swap.version, str(swap.version)
+    note = found.note or ("" if serves else f"; version {serving.version}, which serves, has not mended it")
     details = {"engine": serving.engine, "version": version, "agent": agent, "to": str(swap.previous)}
     if not agent:
         details |= {"version": str(serving.version), "since": version}
@@ -245,9 +242,7 @@ def _finding(
             f"{f'agent {agent}' if agent else 'all agents'}: {found.text} since version {version} "
             f"({runs[0]} runs, {runs[1]} before){note}"
         ),
-        details=details
-        | ({"party": parties[0]} if parties else {})
-        | {name: f"{value:.4g}" for name, value in found.values.items()},
+        details=details | found.details,
     )
 
 

@@ -45,7 +45,7 @@ _TELLING = 48
 points shows by then in 19 of 20 cases as one that is up by `_PAYS`."""
 _SLACK = 60.0
 """Seconds that a report may be on its way to the sentinel."""
-_LEVEL = ERROR_RATE / SERIES
+LEVEL = ERROR_RATE / SERIES
 """Error of one series, over all its looks."""
 
 Runs = Sequence[RunSummary]
@@ -63,6 +63,17 @@ class Comparison(msgspec.Struct, frozen=True):
     values: dict[str, float]
     parties: tuple[str, ...] = ()
     """Without whom it is not found, who pulls hardest first; empty: it is found without any one party."""
+
+    @property
+    def note(self) -> str:
+        """Why it is only told; empty if nobody's word alone says so."""
+        return f"; not acted on, for it is not shown without {' and '.join(self.parties)}" if self.parties else ""
+
+    @property
+    def details(self) -> dict[str, str]:
+        """For those who act on it."""
+        party = {"party": self.parties[0]} if self.parties else {}
+        return party | {name: f"{value:.4g}" for name, value in self.values.items()}
 
 
 Compare = Callable[[Runs, Runs, Spend], Comparison]
@@ -109,7 +120,6 @@ class VersionMonitor(Monitor):
 
     def __init__(self, question: Question) -> None:
         self.name, self._asks = question.name, question
-        self._planned = seq.planned_looks(FIRST_LOOK, GROWTH, SAMPLE)
         self._state = State()
 
     def look(self, history: History, now: float) -> list[Finding]:
@@ -125,15 +135,11 @@ class VersionMonitor(Monitor):
             if not looks.due(len(sides[0]), FIRST_LOOK):
                 continue
             after, before = ([run for run in side if asks.value(run) is not None] for side in sides)
-            # A party that reports everything must not use up the looks before the others have spoken.
-            runs = len(thinned_runs(after, bound=_bound(after, before)))
-            if len(before) < LEAST or not looks.due(runs, FIRST_LOOK):
-                continue
-            looks.take(runs, GROWTH)
-            comparison = weighed(
-                after, before, lambda total, at=looks: at.spend(total, self._planned), asks.compare,
-                asks.pulled or asks.value, reported=asks.reported,
+            comparison = looked(
+                looks, after, before, asks.compare, asks.pulled or asks.value, reported=asks.reported
             )  # fmt: skip
+            if comparison is None:
+                continue
             state.readings |= {f"{against}_{name}": value for name, value in comparison.values.items()}
             if comparison.found:
                 finding = self._finding(history, watched, against, comparison, (len(after), len(before)))
@@ -158,21 +164,19 @@ class VersionMonitor(Monitor):
         pays = asks.pays_at > 0.0 and self._pays(history, trend)
         early = not pays and asks.manners and self._early(history)
         note = "; success is up" if pays else "; too few outcomes to say whether it pays" if early else ""
-        if found.parties:
-            note = f"{note}; not acted on, for it is not shown without {' and '.join(found.parties)}"
+        compared = f"{runs[0]} runs, {runs[1]} of {versions}"
         action: Action = "freeze" if trend and asks.action == "rollback" else asks.action
         return Finding(
             cause=asks.name,
             key=(swap.engine, swap.version),
             action="tell" if pays or early or found.parties else action,
-            reason=f"{found.text} since version {swap.version} ({runs[0]} runs, {runs[1]} of {versions}){note}",
+            reason=f"{found.text} since version {swap.version} ({compared}){note}{found.note}",
             details={
                 "engine": swap.engine,
                 "version": str(swap.version),
                 "to": str(swap.previous),
                 "against": against,
-                **({"party": found.parties[0]} if found.parties else {}),
-                **{name: f"{value:.4g}" for name, value in found.values.items()},
+                **found.details,
             },
         )
 
@@ -206,6 +210,19 @@ def _complete(history: History, watched: Watched, now: float) -> tuple[Runs, Run
         [msgspec.structs.replace(run, late=0) for run in side if run.ended <= until] for side in history.drawn()
     )
     return after, before
+
+
+def looked(
+    looks: Looks, after: Runs, before: Runs, compare: Compare, pulled: Value, *, reported: bool
+) -> Comparison | None:  # fmt: skip
+    """What the next of these looks came to; None if it is too early for it."""
+    # A party that reports everything must not use up the looks before the others have spoken.
+    runs = len(thinned_runs(after, bound=_bound(after, before)))
+    if len(before) < LEAST or not looks.due(runs, FIRST_LOOK):
+        return None
+    looks.take(runs, GROWTH)
+    planned = seq.planned_looks(FIRST_LOOK, GROWTH, SAMPLE)
+    return weighed(after, before, lambda total: looks.spend(total, planned), compare, pulled, reported=reported)
 
 
 def weighed(
@@ -286,7 +303,7 @@ def fall(after: Runs, before: Runs, level: float, least: float) -> Comparison:
 
 
 def _fell(after: Runs, before: Runs, spend: Spend) -> Comparison:
-    return fall(after, before, spend(_LEVEL), OUTCOME_FALL)
+    return fall(after, before, spend(LEVEL), OUTCOME_FALL)
 
 
 def _share(text: str, value: Value) -> Compare:
@@ -295,7 +312,7 @@ def _share(text: str, value: Value) -> Compare:
     def compare(after: Runs, before: Runs, spend: Spend) -> Comparison:
         runs = strata(after, before, value)
         (now, was), p = seq.means(runs), seq.share_rise(runs)
-        found = p <= spend(_LEVEL) and now - was >= _RISE
+        found = p <= spend(LEVEL) and now - was >= _RISE
         return Comparison(found, f"{text} {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
 
     return compare
@@ -307,7 +324,7 @@ def _size(text: str, value: Value) -> Compare:
     def compare(after: Runs, before: Runs, spend: Spend) -> Comparison:
         runs = strata(after, before, value)
         (now, was), p = seq.medians(runs), seq.size_rise(runs)
-        found = p <= spend(_LEVEL) and now >= _RATIO * was
+        found = p <= spend(LEVEL) and now >= _RATIO * was
         return Comparison(found, f"{text} {was:.3g} -> {now:.3g}", {"before": was, "after": now, "p": p})
 
     return compare
@@ -334,7 +351,7 @@ def _pleased(after: Runs, before: Runs, spend: Spend) -> Comparison:
     scores, gaps, successes = (strata(after, before, of, reported=True) for of in (_judged, _gap, success))
     (now, was), (solves, solved) = seq.means(scores), seq.means(successes)
     p, p_gap = seq.mean_rise(scores), seq.mean_rise(gaps)
-    found = p <= spend(_LEVEL) and p_gap <= spend(_HONEST_ERROR / 2) and now - was >= _JUDGE_RISE
+    found = p <= spend(LEVEL) and p_gap <= spend(_HONEST_ERROR / 2) and now - was >= _JUDGE_RISE
     text = f"judge's score {was:.2f} -> {now:.2f} while success {solved:.0%} -> {solves:.0%}"
     values = {"before": was, "after": now, "success_before": solved, "success_after": solves, "p": p, "gap": p_gap}
     return Comparison(found, text, values)
