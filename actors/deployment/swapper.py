@@ -386,9 +386,7 @@ class Swapper(Actor):
 
     async def _pin(self) -> None:
         """Tell the learner, who deletes old versions, which ones must stay."""
-        wanted = self._plan()
-        stays = self._deployment_log.pins(wanted, _KEEP, self._kept or ())
-        pins = stays, self._deployment_log.serving(wanted)
+        pins = self._deployment_log.pins(self._plan(), _KEEP, self._kept or ())
         if pins == self._pins:
             return
         try:
@@ -401,7 +399,7 @@ class Swapper(Actor):
             self._unpinned = True
             self.unpinned += 1
             return
-        self._pins, self._kept, self._unpinned = pins, stays, False
+        self._pins, self._kept, self._unpinned = pins, pins[0], False
 
 
 def _subject(message: Message) -> str:

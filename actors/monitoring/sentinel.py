@@ -146,14 +146,16 @@ class Sentinel(Actor):
         data = await self._store.state_get(_STATE)
         try:
             state = _State() if data is None else msgspec.msgpack.decode(zlib.decompress(data), type=_State)
-            self._begin(state.history)
-            for monitor in self._monitors:
-                if monitor.name in state.monitors:
-                    monitor.restore(state.monitors[monitor.name])
         except (zlib.error, msgspec.DecodeError) as error:
             # Written by another version of evolved: what it held is a window that fills again by itself.
             _log.warning("sentinel_state_unreadable", error=str(error))
-            self._begin(Remembered())
+            state = _State()
+        self._begin(state.history)
+        for monitor in (one for one in self._monitors if one.name in state.monitors):
+            try:
+                monitor.restore(state.monitors[monitor.name])
+            except msgspec.DecodeError as error:
+                _log.warning("monitor_state_unreadable", monitor=monitor.name, error=str(error))
         first = await self._store.first_served()
         if first is not None:
             self._first.begin(first)
