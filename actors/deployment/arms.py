@@ -185,7 +185,7 @@ class ArmsCount:
         lately = [version for version in good if version not in (stable, mine)][1 - _LATELY :] if self._alone else []
         judged = await self._told(mine, since, math.inf)
         runs = await self._store.recent_outcomes(since=since, limit=_BOTH)
-        waits, whole = 0.0, list[OutcomeRow]()
+        waits, whole, newest_ids = 0.0, list[OutcomeRow](), set[str]()
         if self._alone:
             before = await self._told(stable, 0.0, since, served)
             late = sorted(map(_late, before))[int(_NEARLY_ALL * (len(before) - 1))] if before else 0
@@ -193,7 +193,9 @@ class ArmsCount:
                 waits = all_reported(late) + _SLACK
                 whole = await self._told(mine, since, now - waits)
                 whole += await self._told(stable, 0.0, min(since, now - waits), served)
-            runs += await self._store.recent_outcomes(until=since, limit=SAMPLE)
+            earlier = await self._store.recent_outcomes(until=since, limit=_BOTH)
+            runs += _in_turn(earlier, SAMPLE)
+            newest_ids = {row.id for row in earlier[:SAMPLE]}
             judged += before
             for version in lately:
                 judged += await self._store.recent_outcomes(version=version, until=since, limit=SAMPLE)
@@ -211,7 +213,9 @@ class ArmsCount:
             ]
             for rows in (judged, runs, whole)
         )  # fmt: skip
-        lost = await self._lost(trial, [row.ended for one, row in ran if one.canary is False])
+        # All that was lost in a time: the time is that of the newest runs, of whichever party.
+        newest_before = [row.ended for one, row in ran if one.canary is False and row.id in newest_ids]
+        lost = await self._lost(trial, newest_before)
         # In a thread: with thousands of runs it takes a tenth of a second, and everybody else would wait.
         found = await anyio.to_thread.run_sync(self._tally, told, ran, complete, lost, (stable, *lately))
         return msgspec.structs.replace(found, waits=waits, rows=len(rows))
@@ -250,8 +254,7 @@ class ArmsCount:
             begin = since if served is None else served
             rows += await self._store.recent_outcomes(version=-1, since=begin, until=until, limit=_BOTH)
             rows.sort(key=lambda row: row.ended, reverse=True)
-        parties = [party_of(row.tenant, row.caller) for row in rows]
-        return [rows[place] for place in newest(parties, self._sample, len(rows))]
+        return _in_turn(rows, self._sample)
 
     async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int, served: float) -> None:
         """Look at the bodies of those that are new, all of them, for no look should be spent on half of a side; and
@@ -317,6 +320,12 @@ def _side(
     if version == trial.goal.version:
         return True
     return False if version == stable and not alone else None
+
+
+def _in_turn(rows: Sequence[OutcomeRow], size: int) -> list[OutcomeRow]:
+    """The newest of each party, `size` of all."""
+    parties = [party_of(row.tenant, row.caller) for row in rows]
+    return [rows[place] for place in newest(parties, size, len(rows))]
 
 
 def _late(row: OutcomeRow) -> int:

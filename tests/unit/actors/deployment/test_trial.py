@@ -357,6 +357,18 @@ async def test_a_party_that_floods_a_trial_with_successes_does_not_pass_it(bench
 
 
 @ALONE
+async def test_a_party_that_floods_what_was_before_hides_no_errors(bench):
+    for version, count, errors, ago in ((0, 40, 0, 10), (3, 12, 9, 0)):
+        for number in range(4):
+            bench.runs(version, count, errors=errors, ago=ago, caller=f"k{number}")
+        bench.clock.now += 1
+        bench.runs(version, 600, ago=ago, caller="flood")
+        if ago:
+            await bench.tell(bench.promote(3))
+    assert [order.kind for order in (await bench.tick(60))[:1]] == ["rollback"]
+
+
+@ALONE
 async def test_what_is_down_against_versions_further_back_shows_however_many_outcomes_the_last_ones_had(bench):
     bench.runs(0, 384, solved=376, ago=9)
     for version in (3, 4):
