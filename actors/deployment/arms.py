@@ -1,6 +1,6 @@
 """The two sides of a trial, read from the store and counted: failures of runs with an outcome, and runs with an error.
 
-    production trajectories, failed calls  ->  `ArmsCount`  ->  `Arms`: runs, errors and failures, stratum by stratum
+    production trajectories, failed calls  ->  `ArmsCount`  ->  `Arms`: each rate, stratum by stratum
 
 Several engines: chance gave a run to the canary or to the rest, with one probability for the whole trial (`canary.py`).
 One engine: runs since are compared with the newest runs of the stable version before, like with like (agent, tools,
@@ -22,7 +22,7 @@ from actors.kinds.kinds import Kinds
 from actors.messages import Trajectory, called, derived_id
 from actors.ports.store import OutcomeRow
 from actors.statistics.change_tests import Strata
-from actors.statistics.parties import binds, set_aside, thinned
+from actors.statistics.parties import binds, newest, party_of, set_aside, thinned
 from actors.statistics.strata import Place, sorted_out, stratum_of
 from actors.store import Store
 from actors.tool_results.runs import RunSummary, all_reported, lateness, summarize
@@ -35,7 +35,8 @@ _LATELY = 6
 """Stable versions that are lately, as many as the sentinel remembers."""
 _BOTH = 4096
 """Newest runs since the trial began that are looked at for errors, and those of the rest that are for outcomes: where
-the trial has a tenth of the traffic, as many of its own as `SAMPLE`, of the same time."""
+the trial has a tenth of the traffic, as many of its own as `SAMPLE`, of the same time.
+`SAMPLE` is taken from as many."""
 _DETAILS = 512
 """Trajectories whose bodies are read at a time."""
 _FAILED = 1000
@@ -45,36 +46,30 @@ _NEARLY_ALL, _SLACK = 0.95, 60.0
 """Share of the reports of the version before that came within the time that runs are waited for, and seconds more."""
 
 
-class Arm(msgspec.Struct, frozen=True):
-    """The runs of one side."""
+class Rate(msgspec.Struct, frozen=True):
+    """How often runs went badly, on trial and elsewhere."""
 
+    bad: int = 0
+    """Runs on trial that did."""
     runs: int = 0
-    errors: int = 0
-    """Runs with an error: `erred`, or a call that the engine did not answer."""
-    judged: int = 0
-    """Runs with an outcome."""
-    solved: int = 0
-
-    @property
-    def failed(self) -> int:
-        """Runs with an outcome that is a failure."""
-        return self.judged - self.solved
+    """Runs on trial."""
+    rest_bad: int = 0
+    rest: int = 0
+    """Runs that they are compared with."""
+    strata: Strata = ()
+    """(on trial, rest) of each stratum: 1 for a run that went badly, else 0."""
 
 
 class Arms(msgspec.Struct, frozen=True):
     """Both sides."""
 
-    canary: Arm = Arm()
-    """On trial."""
-    rest: Arm = Arm()
-    """What it is compared with."""
-    failures: Strata = ()
-    """(on trial, rest) of each stratum: 1 for a run whose outcome is a failure, 0 for one that was solved."""
-    errors: Strata = ()
-    """The same of runs with an error."""
-    lately: Strata = ()
+    failures: Rate = Rate()
+    """Of runs with an outcome, those that failed."""
+    errors: Rate = Rate()
+    """Of all runs, those with an error: `erred`, or a call that the engine did not answer."""
+    lately: Rate = Rate()
     """As `failures`, the rest being all that was stable lately; with one engine."""
-    complete: Strata = ()
+    complete: Rate = Rate()
     """As `failures`, of runs that are older than `waits`; with one engine, where reports come late."""
     waits: float = 0.0
     """Seconds after which nearly all reports of a run are in; 0: they are prompt."""
@@ -84,6 +79,10 @@ class Arms(msgspec.Struct, frozen=True):
     """Parties whose word on outcomes counts on neither side."""
     drawn: bool = False
     """Chance said which side a run is on: there are several engines."""
+    records: Mapping[int, tuple[int, int]] = {}
+    """(solved, runs with an outcome) of the stable version and those lately; with one engine."""
+    rows: int = 0
+    """Runs that were gone through."""
 
     @property
     def against(self) -> str:
@@ -106,6 +105,7 @@ class _Seen(msgspec.Struct, frozen=True):
     agent: str
 
 
+_Known = list[tuple[_Seen, OutcomeRow]]
 _Said = list[tuple[_Seen, bool]]
 """Runs, newest first on either side, and whether it went badly."""
 
@@ -114,6 +114,15 @@ def erred(run: RunSummary) -> bool:
     """Whether `run` went wrong in a way that nobody needs to report: a tool answered with an error, a call could not be
     right, or it went round in circles."""
     return run.errors > 0 or run.invalid > 0 or run.loops
+
+
+def rate_of(strata: Strata) -> Rate:
+    """The rate that the runs of `strata` have."""
+    (bad, runs), (rest_bad, rest) = (
+        (round(sum(map(sum, listed))), sum(map(len, listed)))
+        for listed in ([sides[side] for sides in strata] for side in (0, 1))
+    )
+    return Rate(bad, runs, rest_bad, rest, strata)
 
 
 def _fair(said: _Said) -> tuple[_Said, frozenset[str]]:
@@ -156,10 +165,6 @@ class ArmsCount:
     def __init__(self, store: Store, *, kinds: Kinds, alone: bool, sample: int = SAMPLE) -> None:
         self._store, self._kinds, self._alone, self._sample = store, kinds, alone, max(SAMPLE, sample)
         self._seen: dict[str, _Seen] = {}
-        self.records: dict[int, tuple[int, int]] = {}
-        """(solved, runs with an outcome) of the stable version and those lately; with one engine."""
-        self.rows = 0
-        """Runs that the last count went through."""
 
     def forget(self) -> None:
         """Another trial begins."""
@@ -172,98 +177,95 @@ class ArmsCount:
         good: Sequence[int],
         world: Callable[[str], float],
         now: float,
+        *,
+        served: float,
     ) -> Arms:
-        """Both sides by `now`; `good` and `world` as in `CanaryWatch.verdict`."""
-        store, since = self._store, trial.since
-        lately = [version for version in good if version not in (stable, trial.goal.version)][1 - _LATELY :]
-        lately = lately if self._alone else []
-        judged = await store.recent_outcomes(version=trial.goal.version, since=since, limit=self._sample)
-        runs = await store.recent_outcomes(since=since, limit=_BOTH)
-        waits, whole = 0.0, list[OutcomeRow]()
+        """Both sides by `now`; `good`, `world` and `served` as in `CanaryWatch.verdict`."""
+        since, mine = trial.since, trial.goal.version
+        lately = [version for version in good if version not in (stable, mine)][1 - _LATELY :] if self._alone else []
+        judged = await self._told(mine, since, math.inf)
+        runs = await self._store.recent_outcomes(since=since, limit=_BOTH)
+        waits, whole, newest_ids = 0.0, list[OutcomeRow](), set[str]()
         if self._alone:
-            before = await store.recent_outcomes(version=stable, until=since, limit=SAMPLE)
-            judged += before
+            before = await self._told(stable, 0.0, since, served)
             late = sorted(map(_late, before))[int(_NEARLY_ALL * (len(before) - 1))] if before else 0
             if late:
                 waits = all_reported(late) + _SLACK
-                until, size = now - waits, self._sample
-                whole += await store.recent_outcomes(version=trial.goal.version, since=since, until=until, limit=size)
-                whole += await store.recent_outcomes(version=stable, until=min(since, until), limit=size)
-            runs += await store.recent_outcomes(until=since, limit=SAMPLE)
-            earlier = [
-                row for version in lately
-                for row in await store.recent_outcomes(version=version, until=since, limit=SAMPLE)
-            ]  # fmt: skip
-            judged += sorted(earlier, key=lambda row: row.ended, reverse=True)[:SAMPLE]
+                whole = await self._told(mine, since, now - waits)
+                whole += await self._told(stable, 0.0, min(since, now - waits), served)
+            earlier = await self._store.recent_outcomes(until=since, limit=_BOTH)
+            runs += _in_turn(earlier, SAMPLE)
+            newest_ids = {row.id for row in earlier[:SAMPLE]}
+            judged += before
+            for version in lately:
+                judged += await self._store.recent_outcomes(version=version, until=since, limit=SAMPLE)
         else:
-            judged += await store.recent_outcomes(version=stable, since=since, limit=_BOTH)
-            judged += await store.recent_outcomes(version=-1, since=since, limit=_BOTH)
-        self.rows = len(judged) + len(runs) + len(whole)
-        await self._read([row.id for row in (*judged, *runs, *whole)], trial, stable)
-        if self._alone:
-            since_when = {agent: world(agent) for agent in {one.agent for one in self._seen.values()}}
-            judged, runs, whole = (
-                [row for row in rows if self._counts(row, since_when)] for rows in (judged, runs, whole)
-            )
-        lost = await self._lost(trial, [row for one, row in self._sided(runs) if not one.canary])
+            for version in (stable, -1):
+                judged += await self._store.recent_outcomes(version=version, since=since, limit=_BOTH)
+        rows = [*judged, *runs, *whole]
+        await self._read([row.id for row in rows], trial, stable, served)
+        # What was before an agent's world changed is no measure.
+        since_when = {one.agent: world(one.agent) if self._alone else 0.0 for one in self._seen.values()}
+        told, ran, complete = (
+            [
+                (one, row) for row in rows
+                if (one := self._seen.get(row.id)) is not None and (one.canary or row.ended >= since_when[one.agent])
+            ]
+            for rows in (judged, runs, whole)
+        )  # fmt: skip
+        # All that was lost in a time: the time is that of the newest runs, of whichever party.
+        newest_before = [row.ended for one, row in ran if one.canary is False and row.id in newest_ids]
+        lost = await self._lost(trial, newest_before)
         # In a thread: with thousands of runs it takes a tenth of a second, and everybody else would wait.
-        found = await anyio.to_thread.run_sync(self._tally, judged, runs, whole, lost, (stable, *lately))
-        return msgspec.structs.replace(found, waits=waits)
+        found = await anyio.to_thread.run_sync(self._tally, told, ran, complete, lost, (stable, *lately))
+        return msgspec.structs.replace(found, waits=waits, rows=len(rows))
 
-    def _tally(
-        self,
-        judged: Sequence[OutcomeRow],
-        runs: Sequence[OutcomeRow],
-        whole: Sequence[OutcomeRow],
-        lost: Sequence[bool],
-        stable: Sequence[int],
-    ) -> Arms:
-        told = [
-            (self._reported(one, row), row.outcome < 0.5) for one, row in self._sided(judged) if row.outcome is not None
-        ]
-        others = [
-            (self._reported(one, row), row.outcome < 0.5)
-            for one, row in self._known(judged)
-            if row.outcome is not None and one.version in stable
-        ]
-        told, aside = _fair(told)
-        complete, _ = _fair([(one, row.outcome < 0.5) for one, row in self._sided(whole) if row.outcome is not None])
-        others = [(one, failed) for one, failed in others if one.party not in aside]
-        self.records = {
-            version: (sum(not failed for failed in outcomes), len(outcomes))
-            for version in stable
-            if (outcomes := [failed for one, failed in others if one.version == version])
-        }
-        seen, _ = _fair([(one, one.error) for one, _ in self._sided(runs)])
-        # What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked
-        # of all runs, whether a tool answered with an error of those that were answered.
-        ended = [*((_ANY, mine, 1.0) for mine in lost), *((_ANY, bool(one.canary), 0.0) for one, _ in seen)]
+    def _tally(self, judged: _Known, runs: _Known, whole: _Known, lost: Sequence[bool], stable: Sequence[int]) -> Arms:
+        all_told = [(self._reported(one, row), row.outcome < 0.5) for one, row in judged if row.outcome is not None]
+        told, aside = _fair([one for one in all_told if one[0].canary is not None])
+        others = [one for one in all_told if one[0].version in stable and one[0].party not in aside]
+        complete, _ = _fair(
+            [(one, row.outcome < 0.5) for one, row in whole if one.canary is not None and row.outcome is not None]
+        )
+        seen, _ = _fair([(one, one.error) for one, _ in runs if one.canary is not None])
         mine = [(one.place, True, float(failed)) for one, failed in told if one.canary]
         solved = {one.place[0] for one, failed in told if not one.canary and not failed}
+        lately = [*mine, *((one.place, False, float(failed)) for one, failed in others)]
         return Arms(
-            _arm(True, seen, told, sum(lost)),
-            _arm(False, seen, told, len(lost) - sum(lost)),
-            _strata(told),
-            [*sorted_out((one.place, bool(one.canary), float(one.error)) for one, _ in seen), *sorted_out(ended)],
-            sorted_out([*mine, *((one.place, False, float(failed)) for one, failed in others)])
-            if self._alone and len(stable) > 1
-            else (),
+            rate_of(_strata(told)),
+            _errors(seen, lost),
+            rate_of(sorted_out(lately)) if len(stable) > 1 else Rate(),
+            rate_of(_strata(complete)),
             aside=tuple(sorted(aside)),
-            complete=_strata(complete),
             drawn=not self._alone,
             telling=sum(not self._alone or not solved or place[0] in solved for place, _, _ in mine),
+            records={
+                version: (sum(not failed for failed in outcomes), len(outcomes))
+                for version in stable
+                if (outcomes := [failed for one, failed in others if one.version == version])
+            },
         )
 
-    async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int) -> None:
-        """Look at the bodies of those that are new, the first `_DETAILS` of them, and forget those that went by."""
+    async def _told(self, version: int, since: float, until: float, served: float | None = None) -> list[OutcomeRow]:
+        """The newest runs of `version` with an outcome, of each party in turn, or one would wash out all others'; with
+        one engine also such as name no version and are of the time from which on it `served` (by default `since`)."""
+        rows = await self._store.recent_outcomes(version=version, since=since, until=until, limit=_BOTH)
+        if self._alone:
+            begin = since if served is None else served
+            rows += await self._store.recent_outcomes(version=-1, since=begin, until=until, limit=_BOTH)
+            rows.sort(key=lambda row: row.ended, reverse=True)
+        return _in_turn(rows, self._sample)
+
+    async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int, served: float) -> None:
+        """Look at the bodies of those that are new, all of them, for no look should be spent on half of a side; and
+        forget those that went by."""
         wanted = dict.fromkeys(ids)
         self._seen = {key: one for key, one in self._seen.items() if key in wanted}
-        fresh = [key for key in wanted if key not in self._seen][:_DETAILS]
-        if not fresh:
-            return
-        found = await self._store.closed_runs(fresh)
-        alike = {run.id: self._kinds.kind(run) for run, _ in found}
-        self._seen |= await anyio.to_thread.run_sync(self._brief, found, alike, trial, stable)
+        fresh = [key for key in wanted if key not in self._seen]
+        for first in range(0, len(fresh), _DETAILS):
+            found = await self._store.closed_runs(fresh[first : first + _DETAILS])
+            alike = {run.id: self._kinds.kind(run) for run, _ in found}
+            self._seen |= await anyio.to_thread.run_sync(self._brief, found, alike, trial, stable, served)
 
     def _brief(
         self,
@@ -271,15 +273,20 @@ class ArmsCount:
         alike: Mapping[str, str],
         trial: ServingTrial,
         stable: int,
+        served: float,
     ) -> dict[str, _Seen]:
         """What is remembered of each run, by its id."""
         seen: dict[str, _Seen] = {}
         for run, engine in found:
             brief, names = summarize(run)
             place = (derived_id(called(brief.agent), *names), alike[run.id], brief.kind)
+            version = run.min_version if run.min_version == run.max_version else -1
+            if self._alone and run.max_version < 0:  # then it was what served, unless that changed meanwhile
+                before = served <= run.started and run.ended < trial.since
+                version = trial.goal.version if run.started >= trial.since else stable if before else -1
             seen[run.id] = _Seen(
-                _side(run, engine, trial, stable, self._alone),
-                run.min_version if run.min_version == run.max_version else -1,
+                _side(run, version, engine, trial, stable, self._alone),
+                version,
                 place if self._alone else (*_ANY, *place),
                 erred(brief),
                 brief.party,
@@ -291,39 +298,34 @@ class ArmsCount:
         """`one` beside those whose reports took as long; where chance drew, both sides' take equally long."""
         return msgspec.structs.replace(one, place=(str(_late(row)), *one.place)) if self._alone else one
 
-    def _counts(self, row: OutcomeRow, world: Mapping[str, float]) -> bool:
-        """Whether `row` is of its agent's world as it is; what is on trial is."""
-        one = self._seen.get(row.id)
-        return one is not None and (one.canary is True or row.ended >= world[one.agent])
+    async def _lost(self, trial: ServingTrial, before: Sequence[float]) -> list[bool]:
+        """Of each run that ended with an error of the engine, and so is no trajectory, whether it was on trial.
 
-    def _sided(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
-        """Those of `rows` that were read and count on a side."""
-        return [(one, row) for one, row in self._known(rows) if one.canary is not None]
-
-    def _known(self, rows: Iterable[OutcomeRow]) -> list[tuple[_Seen, OutcomeRow]]:
-        known = ((self._seen.get(row.id), row) for row in rows)
-        return [(one, row) for one, row in known if one is not None]
-
-    async def _lost(self, trial: ServingTrial, before: Sequence[OutcomeRow]) -> list[bool]:
-        """Of each run that ended with an error of the engine, and so is no trajectory, whether it was on trial."""
+        `before`: when runs of the rest ended."""
         lost = await self._store.lost_runs(trial.since, _FAILED)
         if not self._alone:
             return [engine == trial.engine for engine, _ in lost]
-        began = min((row.ended for row in before), default=trial.since)
-        earlier = await self._store.lost_runs(began, _FAILED, until=trial.since)
+        earlier = await self._store.lost_runs(min(before, default=trial.since), _FAILED, until=trial.since)
         return [True for _ in lost] + [False for _ in earlier]
 
 
-def _side(run: Trajectory, engine: str, trial: ServingTrial, stable: int, alone: bool) -> bool | None:
+def _side(
+    run: Trajectory, version: int, engine: str, trial: ServingTrial, stable: int, alone: bool
+) -> bool | None:  # fmt: skip
     """True: it was on trial. By the weights that sampled it; of several engines by the engine where it does not say."""
-    version = run.min_version if run.min_version == run.max_version else None
     if run.started < trial.since:
         return False if alone and version == stable and run.ended < trial.since else None
-    if run.min_version < 0:
-        return None if alone or not engine else engine == trial.engine
+    if run.min_version < 0 and not alone:
+        return engine == trial.engine if engine else None
     if version == trial.goal.version:
         return True
     return False if version == stable and not alone else None
+
+
+def _in_turn(rows: Sequence[OutcomeRow], size: int) -> list[OutcomeRow]:
+    """The newest of each party, `size` of all."""
+    parties = [party_of(row.tenant, row.caller) for row in rows]
+    return [rows[place] for place in newest(parties, size, len(rows))]
 
 
 def _late(row: OutcomeRow) -> int:
@@ -334,7 +336,16 @@ def _strata(said: Iterable[tuple[_Seen, bool]]) -> Strata:
     return sorted_out((one.place, bool(one.canary), float(bad)) for one, bad in said)
 
 
-def _arm(mine: bool, seen: Sequence[tuple[_Seen, bool]], told: Sequence[tuple[_Seen, bool]], lost: int) -> Arm:
-    errors = [one.error for one, _ in seen if one.canary is mine]
-    failures = [failed for one, failed in told if one.canary is mine]
-    return Arm(len(errors) + lost, sum(errors) + lost, len(failures), len(failures) - sum(failures))
+def _errors(seen: _Said, lost: Sequence[bool]) -> Rate:
+    """Of runs with an error, and of such as the engine `lost`.
+
+    What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked of all
+    runs, whether a tool answered with an error of those that were answered.
+    """
+    answered = _strata(seen)
+    ended = [*((_ANY, mine, 1.0) for mine in lost), *((_ANY, bool(one.canary), 0.0) for one, _ in seen)]
+    rate, mine = rate_of(answered), sum(lost)
+    rest = len(lost) - mine
+    return Rate(
+        rate.bad + mine, rate.runs + mine, rate.rest_bad + rest, rate.rest + rest, [*answered, *sorted_out(ended)]
+    )

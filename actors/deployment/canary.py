@@ -11,6 +11,7 @@ within `_WITHIN` at the last day's rate, a tenth at least, at most the part that
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 import msgspec
 
@@ -35,9 +36,10 @@ _WITHIN, _DAY = 7200.0, 86_400.0
 """Seconds: a trial should have its outcomes within so many, at the rate of so many before it."""
 _RATE_ROWS = 4096
 """Newest runs of that day that the rate is read from."""
-_SECONDS_A_ROW = 0.002
-"""From one count of the runs to the next, times the runs: one takes 20 microseconds, so that a long trial never takes
-more than a hundredth of a core, and one of a few hundred runs is counted with every tick."""
+_SECONDS_A_ROW = 0.004
+"""From one count of the runs to the next, times the runs: one takes 20 microseconds, and as much again to read what it
+was chosen from, so that a long trial never takes more than a hundredth of a core, and one of a few hundred runs is
+counted with every tick."""
 _LOOKS = "swapper/canary"
 SHARE = 0.1
 """With several engines: of new trajectories, what the one with the trial gets at least: where outcomes are many, a bad
@@ -83,27 +85,26 @@ def worse(arms: Arms, looks: Looks, settings: CanarySettings, *, last: bool = Fa
     """Why what is on trial is worse than the rest, empty if that cannot be said; counts its looks in `looks`.
 
     The `last` look, before a trial ends well, is had whatever the size."""
-    canary, rest, first = arms.canary, arms.rest, _first(arms.drawn)
-    failed, sums = (canary.failed, canary.judged), [_sums(arms.complete, side) for side in (0, 1)]
-    for series, name, mine, theirs, strata, against in (
-        ("failures", "failures", failed, (rest.failed, rest.judged), arms.failures, arms.against),
-        ("complete", "failures", sums[0], sums[1], arms.complete, f"{arms.against}, of those that are all reported"),
-        ("lately", "failures", failed, _sums(arms.lately, 1), arms.lately, "lately"),
-        ("errors", "errors", (canary.errors, canary.runs), (rest.errors, rest.runs), arms.errors, arms.against),
+    first = _first(arms.drawn)
+    for series, name, rate, against in (
+        ("failures", "failures", arms.failures, arms.against),
+        ("complete", "failures", arms.complete, f"{arms.against}, of those that are all reported"),
+        ("lately", "failures", arms.lately, "lately"),
+        ("errors", "errors", arms.errors, arms.against),
     ):
         look: int = getattr(looks, series)
-        if min(mine[1], theirs[1]) < first or not (last or mine[1] >= first * GROWTH**look):
+        if min(rate.runs, rate.rest) < first or not (last or rate.runs >= first * GROWTH**look):
             continue
         look += 1
         # Looks that were skipped, because many runs came at once, are not made up for.
-        while first * GROWTH**look <= mine[1]:
+        while first * GROWTH**look <= rate.runs:
             look += 1
         setattr(looks, series, look)
         allowed = level(look, settings, drawn=arms.drawn)
-        chance = share_rise(strata)
+        chance = share_rise(rate.strata)
         if chance <= allowed:
             return (
-                f"on trial: {mine[0]} of {mine[1]} runs with {name}, {theirs[0]} of {theirs[1]} {against} "
+                f"on trial: {rate.bad} of {rate.runs} runs with {name}, {rate.rest_bad} of {rate.rest} {against} "
                 f"(among runs of a kind: p = {chance:.2g}, look {look} asks for {allowed:.2g})"
             )
     return ""
@@ -132,12 +133,6 @@ def looks_worse(strata: Strata) -> bool:
     return now - was > _DOWN
 
 
-def _sums(strata: Strata, side: int) -> tuple[int, int]:
-    """(ones, runs) of a side: 0 what is on trial, 1 the rest."""
-    values = [value for sides in strata for value in sides[side]]
-    return round(sum(values)), len(values)
-
-
 class CanaryWatch:
     """Keeps the two arms of the trial that is on, concludes from them, and says what share it needs."""
 
@@ -147,16 +142,11 @@ class CanaryWatch:
         """`parts` of new trajectories, by engine, while nothing is on trial."""
         self._settings, self._store, self._parts = settings, store, parts
         self._drawn = len(parts) > 1
-        self._looks: Looks | None = None
+        self._looks, self._written = Looks(), b""
         self._count = ArmsCount(store, kinds=kinds or Kinds(), alone=not self._drawn, sample=settings.runs)
         self._arms = Arms(drawn=self._drawn)
         self._counted = (0.0, 0.0)
         """When, and until when not again; unix seconds."""
-        self._saved = b""
-
-    def forget(self) -> None:
-        """Read anew what was written down: another daemon may have led since."""
-        self._looks = None
 
     def arms(self, trial: ServingTrial) -> Arms:
         """What was counted so far in `trial`; nothing yet if it is not the one that was last looked at."""
@@ -173,7 +163,7 @@ class CanaryWatch:
 
     def best(self, stable: int) -> int:
         """Where to go back to: the version lately that is surest to have done well, `stable` where nothing is known."""
-        lows = {version: wilson(solved, runs)[0] for version, (solved, runs) in self._count.records.items()}
+        lows = {version: wilson(solved, runs)[0] for version, (solved, runs) in self._arms.records.items()}
         return max(lows, key=lambda version: (lows[version], version == stable), default=stable)
 
     async def verdict(
@@ -185,6 +175,7 @@ class CanaryWatch:
         hold: bool,
         good: Sequence[int] = (),
         world: Callable[[str], float] = lambda agent: 0.0,
+        served: float = inf,
     ) -> tuple[str, str]:
         """What the trial has come to: ("rollback" | "roll_on" | "", why).
 
@@ -193,16 +184,18 @@ class CanaryWatch:
             hold: nothing may be rolled on now.
             good: versions that were stable, the latest last.
             world: since when an agent's world is as it is, unix seconds: what was before a drift is no measure.
+            served: since when the only engine had served `stable` when it took the trial, unix seconds: runs that name
+                no version are told apart by their time.
         """
         settings, looks = self._settings, await self._begin(trial)
         if self._counted[0] <= now < self._counted[1]:
             return "", ""
-        self._arms = arms = await self._count.count(trial, stable, good, world, now)
-        self._counted = now, now + _SECONDS_A_ROW * self._count.rows
+        self._arms = arms = await self._count.count(trial, stable, good, world, now, served=served)
+        self._counted = now, now + _SECONDS_A_ROW * arms.rows
         taken = looks.failures
         reason = worse(arms, looks, settings)
         age = now - trial.since
-        down = any(looks_worse(strata) for strata in (arms.failures, arms.lately, arms.complete))
+        down = any(looks_worse(rate.strata) for rate in (arms.failures, arms.lately, arms.complete))
         enough = age >= settings.seconds and arms.telling >= settings.runs * (2 if down else 1)
         late = age >= max(settings.deadline_seconds, arms.waits) and not down and arms.telling >= FIRST_LOOK
         if arms.drawn:
@@ -210,19 +203,21 @@ class CanaryWatch:
             # only engine everybody has it anyway.
             late = late and looks.failures > taken
         # What fails is reported first: a bad version may have its outcomes before there are any to compare them with.
-        told = not arms.drawn or sum(len(rest) for mine, rest in arms.failures if mine) >= FIRST_LOOK
-        ends = (enough or late) and told and not hold
+        others = not arms.drawn or sum(len(rest) for mine, rest in arms.failures.strata if mine) >= FIRST_LOOK
+        ends = (enough or late) and others and not hold
         if not reason and ends:
             reason = worse(arms, looks, settings, last=True)
-        await self._save(looks)
+        # Before anything is concluded from them: a look that was forgotten could be had again.
+        if (data := msgspec.json.encode(looks)) != self._written:
+            await self._store.state_put(_LOOKS, data)
         if reason:
             return "rollback", reason
         if not ends:
             return "", ""
-        canary, rest = arms.canary, arms.rest
+        told, runs = arms.failures, arms.errors
         says = (
-            f"on trial: {canary.solved}/{canary.judged} solved, {canary.errors}/{canary.runs} with errors; "
-            f"{arms.against} {rest.solved}/{rest.judged}, {rest.errors}/{rest.runs}"
+            f"on trial: {told.runs - told.bad}/{told.runs} solved, {runs.bad}/{runs.runs} with errors; "
+            f"{arms.against} {told.rest - told.rest_bad}/{told.rest}, {runs.rest_bad}/{runs.rest}"
         ) + (f"; set aside, whoever they speak for: {', '.join(arms.aside)}" if arms.aside else "")
         return "roll_on", says if enough else f"{says}; the deadline passed"
 
@@ -237,30 +232,21 @@ class CanaryWatch:
     def _of(self, trial: ServingTrial) -> Looks | None:
         """The looks of `trial`, None if another one was last looked at."""
         looks = self._looks
-        known = looks is not None and (looks.version, looks.since) == (trial.goal.version, trial.since)
-        return looks if known else None
+        return looks if (looks.version, looks.since) == (trial.goal.version, trial.since) else None
 
     async def _begin(self, trial: ServingTrial) -> Looks:
-        looks = self._looks
-        if looks is None:
-            self._saved = await self._store.state_get(_LOOKS) or b""
-            try:
-                looks = msgspec.json.decode(self._saved, type=Looks) if self._saved else Looks()
-            except msgspec.DecodeError:
-                looks = Looks()
+        """What was written down: another daemon may have led since the last look."""
+        data = self._written = await self._store.state_get(_LOOKS) or b""
+        try:
+            looks = msgspec.json.decode(data, type=Looks) if data else Looks()
+        except msgspec.DecodeError:
+            looks = Looks()
         if (looks.version, looks.since) != (trial.goal.version, trial.since):
             looks = Looks(trial.goal.version, trial.since)
             if self._drawn:
                 looks.share = await self._fixed(trial)
-        if looks is not self._looks:
+        if self._of(trial) is None:
             self._count.forget()
             self._counted = 0.0, 0.0
         self._looks = looks
         return looks
-
-    async def _save(self, looks: Looks) -> None:
-        """Before anything is concluded from them: a look that was forgotten could be had again."""
-        data = msgspec.json.encode(looks)
-        if data != self._saved:
-            await self._store.state_put(_LOOKS, data)
-            self._saved = data

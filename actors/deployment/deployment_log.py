@@ -5,6 +5,7 @@ by the newest of each kind are remembered, so that a thousand rejections push ou
 """
 
 from collections.abc import Callable, Collection
+from math import inf
 from pathlib import Path
 from typing import TypeVar
 
@@ -123,6 +124,15 @@ class DeploymentLog:
         good = (item for name in self._engines for item in self.good(name))
         return min((item.since for item in good if item.version == version), default=0.0)
 
+    def served_since(self, version: int, until: float) -> float:
+        """Since when the only engine had served `version`, and nothing else, at `until`; infinity if it had not."""
+        since = inf
+        for item in (item for name in self._engines for item in self.good(name) if item.since < until):
+            if item.version != version:
+                break
+            since = item.since
+        return since
+
     async def first(self, name: str, version: int) -> int:
         """The version that everything starts from, where engine `name` came up labelled `version`.
 
@@ -138,29 +148,25 @@ class DeploymentLog:
         """What engine `name` serves, as far as is written; -1 if nothing."""
         return self.good(name)[0].version if self.good(name) else -1
 
-    def pins(self, wanted: Plan, keep: int, kept: Collection[int] = ()) -> frozenset[int]:
+    def pins(self, wanted: Plan, keep: int, kept: Collection[int] = ()) -> tuple[frozenset[int], frozenset[int]]:
         """Versions that must stay on disk: what serves, the `keep` an engine that one would go back to and some before
-        them, and what was promoted and is on its way.
+        them, and what was promoted and is on its way; and those of them that serve, are stable or are on trial, which
+        learning may have to go on from.
 
         Args:
             kept: what stayed until now.
         """
-        pins: set[int] = set()
+        trial = None if wanted.trial is None else wanted.trial.goal
+        serving = {goal.version for goal in (wanted.stable, trial) if goal is not None}
+        serving |= {self.current(name) for name in self._engines} - {-1}
+        pins = {*serving} if wanted.waiting is None else {*serving, wanted.waiting.version}
         for name in self._engines:
             served = {item.version: item.since for item in reversed(self.good(name))}
             pins |= {*list(dict.fromkeys(item.version for item in self.good(name)))[:keep]}
             pins |= aged(list(served.items()), kept, self._clock())
-        goals = (wanted.stable, wanted.waiting, wanted.trial.goal if wanted.trial is not None else None)
-        pins |= {goal.version for goal in goals if goal is not None}
         if self._promoted:
             pins.add(max(self._promoted.values(), key=when).version)
-        return frozenset(pins)
-
-    def serving(self, wanted: Plan) -> frozenset[int]:
-        """Versions that serve, are stable, or are on trial: those that learning may have to go on from."""
-        goals = (wanted.stable, wanted.trial.goal if wanted.trial is not None else None)
-        current = {self.current(name) for name in self._engines} - {-1}
-        return frozenset(current | {goal.version for goal in goals if goal is not None})
+        return frozenset(pins), frozenset(serving)
 
     def booked(self, name: str, report: SwapReport) -> bool:
         """Whether what a child left behind is written already: the daemon died after it had read the report."""

@@ -4,6 +4,7 @@ import anyio
 import msgspec
 
 from actors.ports.engines import Engine
+from actors.ports.errors import EngineError
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -13,6 +14,8 @@ class Look(msgspec.Struct, frozen=True):
     """None: it did not answer."""
     paused: bool = False
     healthy: bool = False
+    problem: str = ""
+    """Why it did not answer."""
 
     @property
     def serves(self) -> bool:
@@ -21,13 +24,12 @@ class Look(msgspec.Struct, frozen=True):
 
 
 async def look_at(engine: Engine, timeout: float) -> Look:
-    """Ask `engine`.
-
-    Raises:
-        EngineError, TimeoutError: it does not answer within `timeout` seconds.
-    """
-    with anyio.fail_after(timeout):
-        return Look(await engine.version(), await engine.is_paused(), await engine.health())
+    """Ask `engine`, which has `timeout` seconds."""
+    try:
+        with anyio.fail_after(timeout):
+            return Look(await engine.version(), await engine.is_paused(), await engine.health())
+    except (EngineError, TimeoutError) as error:
+        return Look(problem=f"{type(error).__name__}: {error}")
 
 
 class EngineView(msgspec.Struct, frozen=True, kw_only=True):

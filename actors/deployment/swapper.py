@@ -147,9 +147,9 @@ class Swapper(Actor):
             canary=None if trial is None else trial.goal.version,
             canary_engine="" if trial is None else trial.engine,
             canary_since=0.0 if trial is None else trial.since,
-            canary_runs=arms.canary.runs,
-            canary_judged=arms.canary.judged,
-            canary_against=arms.rest.judged,
+            canary_runs=arms.errors.runs,
+            canary_judged=arms.failures.runs,
+            canary_against=arms.failures.rest,
             canary_due=0 if trial is None else self._watch.due(trial),
             waiting=None if wanted.waiting is None else wanted.waiting.version,
             good=wanted.good,
@@ -161,7 +161,6 @@ class Swapper(Actor):
         await self._deployment_log.open(self._store)
         self._collected.clear()
         # Another daemon may have led, and written them, since.
-        self._watch.forget()
         self._pins, self._shown = (frozenset(), frozenset()), Routes(until=0.0)
         self._kept = await anyio.to_thread.run_sync(read_pins, self._versions)
 
@@ -221,12 +220,13 @@ class Swapper(Actor):
                     await engine.resume()
                 look = msgspec.structs.replace(look, paused=False)
         except (EngineError, TimeoutError) as error:
+            look = Look(problem=f"{type(error).__name__}: {error}")
+        if look.problem:
             self._waits[name] = "away"
             if name not in self._silent:
-                self._silent.add(name)
-                _log.error("engine_not_reconciled", engine=name, reason=f"{type(error).__name__}: {error}")
-            return Look()
-        if name in self._silent:
+                _log.error("engine_not_reconciled", engine=name, reason=look.problem)
+            self._silent.add(name)
+        elif name in self._silent:
             self._silent.discard(name)
             _log.info("engine_reconciled", engine=name)
         return look
@@ -255,7 +255,13 @@ class Swapper(Actor):
         if trial is None or not trial.engine or wanted.stable is None:
             return []
         end, reason = await self._watch.verdict(
-            trial, wanted.stable.version, now, hold=self._held, good=wanted.good, world=self._deployment_log.drifted
+            trial,
+            wanted.stable.version,
+            now,
+            hold=self._held,
+            good=wanted.good,
+            world=self._deployment_log.drifted,
+            served=self._deployment_log.served_since(wanted.stable.version, trial.since),
         )
         if trial.swaps > ATTEMPTS:
             end, reason = "rollback", f"on trial: {trial.engine} came up again without it {trial.swaps - 1} times"
@@ -310,10 +316,7 @@ class Swapper(Actor):
         """Whether users have somebody to go to while `name` is paused; yes if there is only one engine."""
         others = [other for other in self._engines if other != name]
         for other in others:
-            try:
-                self._looks[other] = await look_at(self._engines[other], _ENGINE_SECONDS)
-            except (EngineError, TimeoutError):
-                self._looks[other] = Look()
+            self._looks[other] = await look_at(self._engines[other], _ENGINE_SECONDS)
         return not others or any(self._looks[other].serves for other in others)
 
     async def _swap(self, name: str, want: Goal, version: int) -> Serving | None:
@@ -331,10 +334,7 @@ class Swapper(Actor):
             return None
         self._collected.add(name)
         asked = self._clock()
-        try:
-            self._looks[name] = await look_at(self._engines[name], _ENGINE_SECONDS)
-        except (EngineError, TimeoutError):
-            self._looks[name] = Look()
+        self._looks[name] = await look_at(self._engines[name], _ENGINE_SECONDS)
         self._seen(name, asked)
         return self._deployment_log.report(name, report, previous=version, path=want.path, why=want.why)
 
@@ -386,9 +386,7 @@ class Swapper(Actor):
 
     async def _pin(self) -> None:
         """Tell the learner, who deletes old versions, which ones must stay."""
-        wanted = self._plan()
-        stays = self._deployment_log.pins(wanted, _KEEP, self._kept or ())
-        pins = stays, self._deployment_log.serving(wanted)
+        pins = self._deployment_log.pins(self._plan(), _KEEP, self._kept or ())
         if pins == self._pins:
             return
         try:
@@ -401,7 +399,7 @@ class Swapper(Actor):
             self._unpinned = True
             self.unpinned += 1
             return
-        self._pins, self._kept, self._unpinned = pins, stays, False
+        self._pins, self._kept, self._unpinned = pins, pins[0], False
 
 
 def _subject(message: Message) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from actors.monitoring.history import History
+from actors.monitoring.history import History, Swap
 from actors.monitoring.monitor import SEVERITY, Action, Finding, Monitor
 from actors.monitoring.settings import ERROR_RATE, SAMPLE
 from actors.monitoring.versions import (
@@ -42,7 +42,8 @@ _GROWTH = 1.7
 """Between two looks: few, for an agent's share of the error is small."""
 _QUARTER = 900.0
 _A_QUARTER = 8
-"""Outcomes of an agent that are kept of a quarter of an hour; of each further party one, up to twice as many."""
+"""Outcomes of an agent that are kept of those that came in a quarter of an hour; of each further party one, up to twice
+as many."""
 _OUTAGE = 2700.0
 """Seconds without which a fall must still show."""
 _ALL = ""
@@ -53,22 +54,8 @@ _STILL = 0.2
 """Of the error rate of a swap, the level at which it must. Found at the share of an agent already, it needs no share of
 its own; but two outages in one evening look like a fall to a test that takes runs for independent."""
 
-
-class _Quarter(msgspec.Struct):
-    """What was kept of an agent in the present quarter of an hour."""
-
-    number: int = -1
-    parties: list[str] = []
-
-    def admits(self, number: int, party: str) -> bool:
-        """Whether an outcome of `party` is kept; it is counted then."""
-        if number != self.number:
-            self.number, self.parties = number, []
-        held = len(self.parties)
-        if held >= _A_QUARTER and (party in self.parties or held >= 2 * _A_QUARTER):
-            return False
-        self.parties.append(party)
-        return True
+Told = Sequence[tuple[RunSummary, int]]
+"""Runs with an outcome, each with its version."""
 
 
 class _Series(msgspec.Struct):
@@ -78,24 +65,24 @@ class _Series(msgspec.Struct):
     told: Action | None = None
 
 
+class _Asked(msgspec.Struct):
+    """A swap that is asked about."""
+
+    swap: Swap
+    series: dict[str, _Series] = {}
+    """By agent."""
+
+
 class State(msgspec.Struct):
     """What the monitor remembers."""
 
     runs: dict[str, list[RunSummary]] = {}
     """Of each agent the newest runs with an outcome, in the order in which the outcomes came."""
-    quarters: dict[str, _Quarter] = {}
-    swaps: dict[int, "_Swap"] = {}
-    """By the version that began to serve, the oldest first."""
-
-
-class _Swap(msgspec.Struct):
-    """A version that began to serve."""
-
-    previous: int
-    since: float
-    """Unix seconds."""
-    series: dict[str, _Series] = {}
-    """By agent."""
+    swaps: list[_Asked] = []
+    """The oldest first."""
+    quarter: int = -1
+    came: dict[str, list[str]] = {}
+    """By agent the party of each outcome that was kept of the present quarter of an hour."""
 
 
 class AgentOutcomes(Monitor):
@@ -105,58 +92,52 @@ class AgentOutcomes(Monitor):
 
     def __init__(self, action: Action) -> None:
         self._action: Action = action
-        self._fresh: list[RunSummary] = []
-        """Runs whose outcome came since the last look."""
         self._unasked = 0
         """Agents heard of since all together were asked about."""
         self._begin(State())
 
     def _begin(self, state: State) -> None:
+        self._state = state
         self._runs = {agent: _window(runs) for agent, runs in state.runs.items()}
-        self._quarters, self._swaps = state.quarters, state.swaps
-
-    def concluded(self, run: RunSummary) -> None:
-        self._fresh.append(run)
 
     def forget(self, agent: str) -> None:
         """The world of `agent` is another: what was before is no measure of what comes."""
         self._runs.pop(agent, None)
-        for known in self._swaps.values():
-            known.series.pop(agent, None)
+        self._state.came.pop(agent, None)
+        for asked in self._state.swaps:
+            asked.series.pop(agent, None)
 
     def look(self, history: History, now: float) -> list[Finding]:
         self._swapped(history)
-        heard = {run.agent for run in self._fresh if self._kept(run, now)}
-        self._fresh.clear()
-        found: list[Finding] = []
+        heard = {run.agent for run in history.fresh.concluded if self._kept(run, now)}
         self._unasked += len(heard)
+        # The only agent's runs are all runs.
+        series = sorted(heard & self._runs.keys()) if len(self._runs) > 1 else []
         if self._unasked >= _TOGETHER:
             self._unasked = 0
-            everybody = [one for agent in self._runs for one in self._told(agent, history)]
-            found = self._asked_each(_ALL, sorted(everybody, key=lambda one: one[0].ended), history)
-        if len(self._runs) < 2:
-            return found  # the only agent's runs are all runs
-        for agent in sorted(heard & self._runs.keys()):
+            series = [_ALL, *series]
+        found: list[Finding] = []
+        for agent in series:
+            found += self._asked_each(agent, history)
             if any(finding.action == "rollback" for finding in found):
                 break  # of a version that was ordered back nothing more is said
-            found += self._asked_each(agent, self._told(agent, history), history)
         return found
 
-    def _told(self, agent: str, history: History) -> list[tuple[RunSummary, int]]:
-        """Runs of `agent`, each with its version; none of one that was ordered back."""
-        runs = [(run, version) for run in self._runs[agent] if (version := history.version(run)) is not None]
-        return [(run, version) for run, version in runs if version not in history.condemned]
-
-    def _asked_each(self, agent: str, runs: Sequence[tuple[RunSummary, int]], history: History) -> list[Finding]:
+    def _asked_each(self, agent: str, history: History) -> list[Finding]:
         """What is to be said of `agent` since each swap, the newest first: it may be gone back from."""
-        found: list[Finding] = []
-        versions = sorted(its for _, its in runs)
-        for version, swap in reversed(list(self._swaps.items())):
-            looks = swap.series.setdefault(agent, _Series()).looks
-            after = len(versions) - bisect_left(versions, version)
-            if version in history.condemned or not self._due(looks, agent, after):
+        listed = [run for one in ([agent] if agent else self._runs) for run in self._runs[one]]
+        if not agent:
+            listed.sort(key=lambda run: run.ended)
+        told = [(run, its) for run in listed if (its := history.version(run)) is not None]
+        told = [(run, its) for run, its in told if its not in history.condemned]
+        versions, found = sorted(its for _, its in told), list[Finding]()
+        for asked in reversed(self._state.swaps):
+            version = asked.swap.version
+            series = asked.series.setdefault(agent, _Series())
+            after = min(_side(agent), len(versions) - bisect_left(versions, version))
+            if version in history.condemned or not series.looks.due(after, FIRST_LOOK):
                 continue
-            finding = self._asked(agent, version, runs, history)
+            finding = self._asked(asked.swap, series, agent, told, history)
             if finding is not None:
                 found.append(finding)
                 if finding.action == "rollback":
@@ -164,26 +145,31 @@ class AgentOutcomes(Monitor):
         return found
 
     def _swapped(self, history: History) -> None:
-        swap = history.swap
-        if swap is not None and swap.version > swap.previous and swap.version not in self._swaps:
-            *_, last, newest = (-1, -1, *self._swaps)
-            if last >= 0 and not self._apart(last, newest, history):
-                del self._swaps[newest]
-            self._swaps[swap.version] = _Swap(swap.previous, swap.since)
-            while len(self._swaps) > _SWAPS:
-                del self._swaps[next(iter(self._swaps))]
+        swap, swaps = history.swap, self._state.swaps
+        if swap is not None and swap.version > swap.previous and all(swap.version != one.swap.version for one in swaps):
+            if len(swaps) > 1 and not self._apart(swaps[-2].swap, swaps[-1].swap, history):
+                swaps.pop()
+            swaps.append(_Asked(swap))
+            del swaps[:-_SWAPS]
 
-    def _apart(self, first: int, second: int, history: History) -> bool:
+    def _apart(self, first: Swap, second: Swap, history: History) -> bool:
         """Whether enough lies between two swaps to ask about both."""
-        if self._swaps[second].since - self._swaps[first].since < _QUARTER:
+        if second.since - first.since < _QUARTER:
             return False
         kept = (run for runs in self._runs.values() for run in runs)
-        between = [run for run in kept if (its := history.version(run)) is not None and first <= its < second]
+        between = [
+            run for run in kept if (its := history.version(run)) is not None and first.version <= its < second.version
+        ]
         return len(thinned_runs(between, bound=binds(history.parties()))) >= FIRST_LOOK
 
     def _kept(self, run: RunSummary, now: float) -> bool:
-        if not self._quarters.setdefault(run.agent, _Quarter()).admits(int(now // _QUARTER), run.party):
+        state, quarter = self._state, int(now // _QUARTER)
+        if quarter != state.quarter:
+            state.quarter, state.came = quarter, {}
+        came = state.came.setdefault(run.agent, [])
+        if len(came) >= _A_QUARTER and (run.party in came or len(came) >= 2 * _A_QUARTER):
             return False
+        came.append(run.party)
         self._runs.setdefault(run.agent, _window(())).append(run)
         if len(self._runs) > AGENTS:
             # One that is gone for good makes room before one that was heard of today.
@@ -191,116 +177,99 @@ class AgentOutcomes(Monitor):
             self.forget(
                 min(others, key=lambda agent: (len(self._runs[agent]), max(r.ended for r in self._runs[agent])))
             )
-        self._quarters = {agent: self._quarters[agent] for agent in self._runs}
         return True
 
-    def _asked(
-        self, agent: str, version: int, runs: Sequence[tuple[RunSummary, int]], history: History
-    ) -> Finding | None:
-        """What is to be said of `agent` since `version` began to serve; `runs` of it, each with its version."""
-        side = self._side(agent)
-        bound = binds(run.party for run, _ in runs)
+    def _asked(self, swap: Swap, series: _Series, agent: str, told: Told, history: History) -> Finding | None:
+        """What is to be said of `agent` since `swap`."""
+        side, bound = _side(agent), binds(run.party for run, _ in told)
         after, before = (
-            thinned_runs([run for run, its in runs if (its >= version) is since], bound=bound)[-side:]
+            thinned_runs([run for run, its in told if (its >= swap.version) is since], bound=bound)[-side:]
             for since in (True, False)
         )
-        series = self._swaps[version].series[agent]
         looks = series.looks
         # A party that reports everything must not use up the looks: they go by what counts of its word.
-        if len(before) < LEAST or not self._due(looks, agent, len(after)):
+        if len(before) < LEAST or not looks.due(min(side, len(after)), FIRST_LOOK):
             return None
         looks.take(len(after), _GROWTH)
         if len(after) < side:
             looks.next = min(looks.next, side)  # the last look is at all that are kept
         planned = planned_looks(FIRST_LOOK, _GROWTH, side) + 1
-        found = weighed(after, before, lambda total: looks.spend(total, planned), self._fell, success, reported=True)
-        if not found.comparison.found or not self._still(_without_worst(after), before):
+        found = weighed(after, before, lambda total: looks.spend(total, planned), _fell, success, reported=True)
+        if not found.found or not _still(_without_worst(after), before):
             return None
         # A party that hides a fall is set aside; one that makes it up is found by leaving it out.
         own = binds(run.party for run in (*after, *before))
-        parties = self._single(after, before) if found.parties or (binds(history.parties()) and not own) else ()
-        serves = history.swap is not None and history.swap.version == version
+        parties = _single(after, before) if found.parties or (binds(history.parties()) and not own) else ()
+        serves = history.swap is not None and history.swap.version == swap.version
         action: Action = "tell" if parties or (agent and not serves) else self._action
         if series.told is not None and SEVERITY[series.told] >= SEVERITY[action]:
             return None
         series.told = action
         if agent and not serves:
             # What it does now is what it is compared with from here on.
-            self._runs[agent] = _window([run for run, its in runs if its >= version])
-        return self._finding(agent, version, history, found.comparison, (len(after), len(before)), action, parties)
-
-    def _side(self, agent: str) -> int:
-        """Outcomes on either side of a swap that are compared."""
-        return _SIDE if agent else SAMPLE
-
-    def _due(self, looks: Looks, agent: str, outcomes: int) -> bool:
-        return looks.due(min(self._side(agent), outcomes), FIRST_LOOK)
-
-    def _fell(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
-        # By the most agents that are kept apart: how many there are now says nothing of how many come.
-        level = spend(ERROR_RATE / (AGENTS + 1))
-        return fall(after, before, level, OUTCOME_FALL)
-
-    def _still(self, after: Sequence[RunSummary], before: Sequence[RunSummary]) -> bool:
-        """Whether what was found shows in a part of it, too."""
-        level = _STILL * ERROR_RATE
-        return weighed(after, before, lambda _: level, self._fell, success, reported=True).comparison.found
-
-    def _single(self, after: Sequence[RunSummary], before: Sequence[RunSummary]) -> tuple[str, ...]:
-        """The party without which it does not show; empty if two show it."""
-
-        def shows(party: str) -> bool:
-            now, was = ([run for run in side if run.party != party] for side in (after, before))
-            return fall(now, was, _STILL * ERROR_RATE, OUTCOME_FALL).found
-
-        return tuple(party for party in sorted({run.party for run in after}) if not shows(party))[:1]
-
-    def _finding(
-        self, agent: str, version: int, history: History, comparison: Comparison, runs: tuple[int, int],
-        action: Action, parties: tuple[str, ...],
-    ) -> Finding:  # fmt: skip
-        swap = history.swap
-        assert swap is not None
-        serves = swap.version == version
-        if parties:
-            note = f"; not acted on, for it is not shown without {' and '.join(parties)}"
-        elif not serves:
-            note = f"; version {swap.version}, which serves, has not mended it"
-        else:
-            note = ""
-        details = {"engine": swap.engine, "version": str(version)}
-        if agent:
-            details |= {"agent": agent} | ({"to": str(swap.previous)} if serves else {})
-        else:
-            details |= {
-                "version": str(swap.version),
-                "since": str(version),
-                "to": str(self._swaps[version].previous),
-            }
-        return Finding(
-            cause="outcomes",
-            key=(swap.engine, version, agent),
-            action=action,
-            reason=(
-                f"{f'agent {agent}' if agent else 'all agents'}: {comparison.text} since version {version} "
-                f"({runs[0]} runs, {runs[1]} before){note}"
-            ),
-            details={
-                **details,
-                **({"party": parties[0]} if parties else {}),
-                **{name: f"{value:.4g}" for name, value in comparison.values.items()},
-            },
-        )
+            self._runs[agent] = _window([run for run, its in told if its >= swap.version])
+        found = msgspec.structs.replace(found, parties=parties)
+        return _finding(agent, swap, history, found, (len(after), len(before)), action)
 
     def readings(self) -> Mapping[str, float]:
         return {"agents": len(self._runs)} if self._runs else {}
 
     def save(self) -> bytes:
-        runs = {agent: list(window) for agent, window in self._runs.items()}
-        return msgspec.msgpack.encode(State(runs, self._quarters, self._swaps))
+        self._state.runs = {agent: list(window) for agent, window in self._runs.items()}
+        return msgspec.msgpack.encode(self._state)
 
     def restore(self, data: bytes) -> None:
         self._begin(msgspec.msgpack.decode(data, type=State))
+
+
+def _finding(
+    agent: str, swap: Swap, history: History, found: Comparison, runs: tuple[int, int], action: Action
+) -> Finding:  # fmt: skip
+    serving = history.swap or swap
+    serves, version = serving.version == swap.version, str(swap.version)
+    note = found.note or ("" if serves else f"; version {serving.version}, which serves, has not mended it")
+    details = {"engine": serving.engine, "version": version, "agent": agent, "to": str(swap.previous)}
+    if not agent:
+        details |= {"version": str(serving.version), "since": version}
+        del details["agent"]
+    elif not serves:
+        del details["to"]
+    return Finding(
+        cause="outcomes",
+        key=(serving.engine, swap.version, agent),
+        action=action,
+        reason=(
+            f"{f'agent {agent}' if agent else 'all agents'}: {found.text} since version {version} "
+            f"({runs[0]} runs, {runs[1]} before){note}"
+        ),
+        details=details | found.details,
+    )
+
+
+def _side(agent: str) -> int:
+    """Outcomes on either side of a swap that are compared."""
+    return _SIDE if agent else SAMPLE
+
+
+def _fell(after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
+    # By the most agents that are kept apart: how many there are now says nothing of how many come.
+    return fall(after, before, spend(ERROR_RATE / (AGENTS + 1)), OUTCOME_FALL)
+
+
+def _still(after: Sequence[RunSummary], before: Sequence[RunSummary]) -> bool:
+    """Whether what was found shows in a part of it, too."""
+    level = _STILL * ERROR_RATE
+    return weighed(after, before, lambda _: level, _fell, success, reported=True).found
+
+
+def _single(after: Sequence[RunSummary], before: Sequence[RunSummary]) -> tuple[str, ...]:
+    """The party without which it does not show; empty if two show it."""
+
+    def shows(party: str) -> bool:
+        now, was = ([run for run in side if run.party != party] for side in (after, before))
+        return fall(now, was, _STILL * ERROR_RATE, OUTCOME_FALL).found
+
+    return tuple(party for party in sorted({run.party for run in after}) if not shows(party))[:1]
 
 
 def _window(runs: Collection[RunSummary]) -> FairWindow[RunSummary]:

@@ -1,21 +1,19 @@
 """The version that serves against the first that ever served here: is learning worth having?
 
 A fall from version to version may be too small to be found. So the newest outcomes of the first version are kept for
-good, once `History` lets go of it, and compared as `Outcomes` does. It is a reading without a least fall, for nothing
+good, once `History` lets go of it, and compared as success is. It is a reading without a least fall, for nothing
 is done about it; an alert asks for it (`EvolvedBelowFirst`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from actors.monitoring.history import History
 from actors.monitoring.monitor import Finding, Monitor
-from actors.monitoring.settings import ERROR_RATE, SAMPLE
-from actors.monitoring.versions import FIRST_LOOK, GROWTH, LEAST, SERIES, fall, success, thinned_runs, weighed
-from actors.statistics.change_tests import Looks, planned_looks
-from actors.statistics.parties import binds
+from actors.monitoring.versions import FIRST_LOOK, LEVEL, Comparison, Spend, fall, looked, success
+from actors.statistics.change_tests import Looks
 from actors.tool_results.runs import RunSummary
 
 Place = Literal["serving", "previous", "first"]
@@ -51,7 +49,6 @@ class FirstVersion(Monitor):
     _state: _State
 
     def __init__(self) -> None:
-        self._planned = planned_looks(FIRST_LOOK, GROWTH, SAMPLE)
         self._state = _State()
 
     def begin(self, version: int) -> None:
@@ -71,20 +68,11 @@ class FirstVersion(Monitor):
         if swap.version != state.serving:
             state.serving, state.looks, state.below, state.readings = swap.version, Looks(), False, {}
         after, before = history.outcomes_of(swap.version), state.runs
-        enough = swap.version != state.first and len(before) >= LEAST
-        if not enough or not state.looks.due(len(after), FIRST_LOOK):
+        if swap.version == state.first or not state.looks.due(len(after), FIRST_LOOK):
             return []
-        runs = len(thinned_runs(after, bound=binds(run.party for run in (*after, *before))))
-        if not state.looks.due(runs, FIRST_LOOK):
-            return []
-        state.looks.take(runs, GROWTH)
-        level = ERROR_RATE / SERIES
-        found = weighed(
-            after, before, lambda total: state.looks.spend(total, self._planned),
-            lambda now, was, spend: fall(now, was, spend(level), 0.0), success, reported=True,
-        )  # fmt: skip
-        state.readings = dict(found.comparison.values)
-        state.below = found.comparison.found and not found.parties
+        found = looked(state.looks, after, before, _below, success, reported=True)
+        if found is not None:
+            state.readings, state.below = dict(found.values), found.found and not found.parties
         return []
 
     def readings(self) -> Mapping[str, float]:
@@ -105,3 +93,7 @@ class FirstVersion(Monitor):
             for place, (version, runs) in listed.items()
             if runs
         }
+
+
+def _below(after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
+    return fall(after, before, spend(LEVEL), 0.0)

@@ -50,12 +50,9 @@ class JudgeDrift(Monitor):
         self._state = _State()
         self._action: Action = action
 
-    def judged(self, run: RunSummary) -> None:
-        if run.judged is not None:
-            self._state.filling.append(run)
-
     def look(self, history: History, now: float) -> list[Finding]:
         state = self._state
+        state.filling += [run for run in history.fresh.judged if run.judged is not None]
         version = -1 if history.swap is None else history.swap.version
         if version != state.version:
             # Another version acts otherwise, and the judge may rightly think otherwise of it.

@@ -1,8 +1,9 @@
 """What every monitor is, and what they say to each other.
 
-A monitor is told of runs as they come in, looks when it is asked to, and answers with findings; the sentinel carries
-them out. It is pure: the same runs in the same order at the same times give the same findings. What it remembers is
-bounded and travels through `save` and `restore`, so that a restart neither repeats a finding nor forgets a look.
+A monitor looks when it is asked to, at what is new and what is remembered, and answers with findings; the sentinel
+carries them out. It is pure: the same runs in the same order at the same times give the same findings. What it
+remembers is bounded and travels through `save` and `restore`, so that a restart neither repeats a finding nor forgets a
+look.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,6 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from actors.monitoring.history import History
-from actors.tool_results.runs import RunSummary
 
 Action = Literal["tell", "freeze", "rollback"]
 """tell: a directive `notice`, which changes nothing and is on record. freeze: learning and promotion stop until a
@@ -42,15 +42,6 @@ class Monitor:
     kept: ClassVar[Any]
     """Type of `_state`."""
     _state: Any
-
-    def saw(self, run: RunSummary) -> None:
-        """A run closed; its outcome and judgement may come later, in the same object."""
-
-    def judged(self, run: RunSummary) -> None:
-        """A run got its judgement."""
-
-    def concluded(self, run: RunSummary) -> None:
-        """A run has an outcome now, for the first time."""
 
     def look(self, history: History, now: float) -> list[Finding]:
         """What is new since the last look. `now` is in Unix seconds."""

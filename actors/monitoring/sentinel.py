@@ -12,6 +12,7 @@ stands in `actors/monitoring/`; this file is its I/O.
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, Literal
 
 import anyio
@@ -42,14 +43,14 @@ from actors.system.streams import (
     TRAJECTORY_CLOSED,
     TRAJECTORY_OUTCOME,
 )
-from actors.tool_results.runs import RunSummary, lateness, summarize, take_judgement
+from actors.tool_results.runs import lateness, summarize, take_judgement
 from actors.versions.desired_state import number
 
 _log = structlog.get_logger(__name__)
 _STATE = "sentinel/state"
 _RECENT = 16
-_PASSED = 64
-"""Versions that are remembered to have passed their trial."""
+_ORDERS = 256
+"""Newest orders among which the end of a version's trial is looked for."""
 _RELEARNED = "hacking"
 """Cause that is in what is learned from, and so comes again."""
 _PROBE_SECONDS = 10.0
@@ -66,8 +67,6 @@ class _State(msgspec.Struct):
     history: Remembered = msgspec.field(default_factory=Remembered)
     monitors: dict[str, bytes] = {}
     """What each monitor gave, by its name."""
-    passed: list[int] = []
-    """Versions whose trial ended well, newest last."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -102,7 +101,6 @@ class Sentinel(Actor):
         """Those of `engines` that serve users must have the names that the swapper gives them in `Serving.engine`."""
         self._actions, self._store, self._engines, self._clock = actions, store, engines, clock
         self._kinds = kinds or Kinds()
-        self._passed: deque[int] = deque(maxlen=_PASSED)
         self._dirty = False
         self.unreachable: set[str] = set()
         """Engines that did not answer the last time."""
@@ -146,25 +144,21 @@ class Sentinel(Actor):
 
     async def start(self) -> None:
         data = await self._store.state_get(_STATE)
-        state = _State()
-        if data is not None:
-            try:
-                state = msgspec.msgpack.decode(zlib.decompress(data), type=_State)
-            except (zlib.error, msgspec.DecodeError) as error:
-                # Written by another version of evolved: what it held is a window that fills again by itself.
-                _log.warning("sentinel_state_unreadable", error=str(error))
+        try:
+            state = _State() if data is None else msgspec.msgpack.decode(zlib.decompress(data), type=_State)
+        except (zlib.error, msgspec.DecodeError) as error:
+            # Written by another version of evolved: what it held is a window that fills again by itself.
+            _log.warning("sentinel_state_unreadable", error=str(error))
+            state = _State()
         self._begin(state.history)
-        for monitor in self._monitors:
-            if monitor.name in state.monitors:
-                try:
-                    monitor.restore(state.monitors[monitor.name])
-                except msgspec.DecodeError as error:
-                    _log.warning("monitor_state_unreadable", monitor=monitor.name, error=str(error))
+        for monitor in (one for one in self._monitors if one.name in state.monitors):
+            try:
+                monitor.restore(state.monitors[monitor.name])
+            except msgspec.DecodeError as error:
+                _log.warning("monitor_state_unreadable", monitor=monitor.name, error=str(error))
         first = await self._store.first_served()
         if first is not None:
             self._first.begin(first)
-        self._passed.clear()
-        self._passed.extend(state.passed)
 
     async def handle(self, batch: Sequence[Received]) -> Result:
         changed: list[str] = []
@@ -178,20 +172,20 @@ class Sentinel(Actor):
             self._reported(run, told)
             self._dirty = True
         # Saved with the next tick, not here: a crash in between tells a thing twice, under one id, instead of never.
-        return self._look()
+        return await self._look()
 
     async def tick(self) -> Result:
         async with anyio.create_task_group() as group:
             for name, engine in self._engines.items():
                 group.start_soon(self._probe, name, engine)
-        result = self._look()
+        result = await self._look()
         if self._dirty or result.records:
             await self._save()
         return result
 
     async def _save(self) -> None:
         monitors = {monitor.name: monitor.save() for monitor in self._monitors}
-        state = _State(self._history.snapshot(), monitors, list(self._passed))
+        state = _State(self._history.snapshot(), monitors)
         # Written every few seconds, and mostly the same few names again and again: a fifth of the bytes for 3 ms.
         await self._store.state_put(_STATE, zlib.compress(msgspec.msgpack.encode(state), level=1))
         self._dirty = False
@@ -209,8 +203,6 @@ class Sentinel(Actor):
                 swap = Swap(serving.engine, serving.version, serving.previous, serving.since)
                 self._history.swapped(swap)
                 self._engine.swapped(swap)
-            case Directive(kind="roll_on") as order if (version := number(order, "version")) is not None:
-                self._passed.append(version)
             case _:
                 return False
         return True
@@ -218,29 +210,17 @@ class Sentinel(Actor):
     def _saw(self, trajectory: Trajectory) -> None:
         summary, names = summarize(trajectory)
         summary.agent, summary.near = self._tools.known_as(summary, names), self._kinds.kind(trajectory)
-        run = self._history.add(summary)
-        if run is None:
-            return
-        self._tools.sighted(run, names)
-        for monitor in self._monitors:
-            monitor.saw(run)
-        if trajectory.outcome is not None:
-            self._conclude(run)
+        if self._history.add(summary):
+            self._tools.sighted(summary, names)
 
     def _judged(self, attributed: Attributed) -> None:
         self._saw(attributed.trajectory)  # the streams are two: the judgement may be heard of first
-        run = self._history.judgement(attributed.id, attributed.attribution, attributed.cluster or "none")
-        if run is not None:
-            for monitor in self._monitors:
-                monitor.judged(run)
+        self._history.judgement(attributed.id, attributed.attribution, attributed.cluster or "none")
 
     def _reported(self, message: Attributed | Trajectory, told: float | None) -> None:
         """The run has an outcome now, or another than it had, which was reported `told` a time."""
         trajectory = message.trajectory if isinstance(message, Attributed) else message
-        first = self._history.unreported(trajectory.id)
         if self._history.outcome(trajectory.id, trajectory.outcome or 0.0, told):
-            if first is not None:
-                self._conclude(first)
             return
         run, names = summarize(trajectory)
         run.agent, run.near = self._tools.known_as(run, names), self._kinds.kind(trajectory)
@@ -248,29 +228,24 @@ class Sentinel(Actor):
         if isinstance(message, Attributed):
             # Without its kind: should the judgement be heard of yet, the monitors are told.
             take_judgement(run, message.attribution, "")
-        if self._history.swap is not None and self._history.found(run):
-            self._conclude(run)
+        self._history.found(run)
 
-    def _conclude(self, run: RunSummary) -> None:
-        """Tell the monitors of a run that has an outcome for the first time."""
-        for monitor in self._monitors:
-            monitor.concluded(run)
-
-    def _look(self) -> Result:
+    async def _look(self) -> Result:
         """What every monitor finds, as directives."""
         now, directives = self._clock(), list[Directive]()
         for monitor in self._monitors:
             for finding in monitor.look(self._history, now):
-                directives += self._ordered(finding, now)
+                directives += await self._ordered(finding, now)
+        self._history.looked()
         return Result(directives, [Output(POLICY_DIRECTIVE, directive) for directive in directives])
 
-    def _ordered(self, finding: Finding, now: float) -> list[Directive]:
+    async def _ordered(self, finding: Finding, now: float) -> list[Directive]:
         kinds: list[Literal["rollback", "freeze", "drift", "notice"]]
         match finding.action:
             case "rollback":
                 version = int(finding.details["version"])
-                on_trial = version not in self._passed and finding.cause != _RELEARNED
-                kinds = ["rollback"] if on_trial else ["rollback", "freeze"]
+                freezes = finding.cause == _RELEARNED or await self._passed(version)
+                kinds = ["rollback", "freeze"] if freezes else ["rollback"]
                 since = finding.details.get("since")
                 self._history.condemn(version, None if since is None else int(since))
             case "tell":
@@ -296,6 +271,14 @@ class Sentinel(Actor):
             )
             for kind in kinds
         ]
+
+    async def _passed(self, version: int) -> bool:
+        """Whether the trial of `version` ended well: by itself, or by an operator who ordered it again meanwhile."""
+        swap = self._history.swap
+        since = swap.since if swap is not None and swap.version == version else inf
+        orders = await self._store.newest(Directive, _ORDERS, kinds=("roll_on", "promote"))
+        mine = [order for order in orders if number(order, "version") == version]
+        return any(order.kind == "roll_on" or order.created > since for order in mine)
 
     async def _probe(self, name: str, engine: Engine) -> None:
         try:

@@ -56,8 +56,6 @@ class ToolDrift(Monitor):
 
     def __init__(self) -> None:
         self._agents, self._worlds = Agents(), dict[str, World]()
-        self._fresh: list[RunSummary] = []
-        """Runs whose outcome came since the last look."""
 
     def known_as(self, run: RunSummary, names: tuple[str, ...]) -> str:
         """The first name of the agent that `run`, with these tools, is of."""
@@ -68,15 +66,6 @@ class ToolDrift(Monitor):
         agent = self._agents.known.get(run.agent)
         if agent is not None and names:
             agent.sighted(run.tools, names, run.ended, _FORGET_SECONDS)
-
-    def saw(self, run: RunSummary) -> None:
-        if run.steps:
-            self._world(run.agent).errors.add(run.ended, run.errors, run.steps)
-
-    def concluded(self, run: RunSummary) -> None:
-        # Failures may be reported sooner than successes: only what is known at once is known of old and new runs alike.
-        if not run.late:
-            self._fresh.append(run)
 
     def look(self, history: History, now: float) -> list[Finding]:
         found: list[Finding] = []
@@ -109,10 +98,15 @@ class ToolDrift(Monitor):
         return self._worlds.setdefault(agent, World())
 
     def _take_in(self, history: History) -> None:
-        """Outcomes, each for the version that serves; what a swap did is the question of the version monitors."""
-        for run in self._fresh:
+        """Errors; and outcomes, each for the version that serves: what a swap did is the version monitors' question."""
+        for run in history.fresh.heard:
+            if run.steps:
+                self._world(run.agent).errors.add(run.ended, run.errors, run.steps)
+        for run in history.fresh.concluded:
             version = history.version(run)
-            if version is None and history.swap is not None:
+            # Failures may be reported sooner than successes: only what is known at once is known of old and new runs
+            # alike.
+            if run.late or (version is None and history.swap is not None):
                 continue
             failures, version = self._world(run.agent).failures, -1 if version is None else version
             if version > failures.version:
@@ -120,7 +114,6 @@ class ToolDrift(Monitor):
                 failures.version = version
             if version == failures.version:
                 failures.add(run.ended, float(not run.succeeded), 1.0)
-        self._fresh.clear()
 
     def _changed(self, name: str, agent: Agent, now: float) -> Finding | None:
         news = agent.news(_SIGHTINGS)

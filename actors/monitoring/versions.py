@@ -1,12 +1,11 @@
-"""The version that serves against the one before it, and against the oldest remembered: seven monitors.
+"""The version that serves against the one before it, and against the oldest remembered: seven questions.
 
 The first comparison finds what a swap did; the second a trend, and freezes at most, for going back by one version would
 not undo it. No finding acts on one party's word (`actors.statistics.parties`): what holds only with the two that pull
-hardest is told. Each agent for itself: `actors.monitoring.agent_outcomes`. `version_monitors` has the table: success
-(exact test), the judge alone is pleased (means), invalid calls, questions, circles (exact), length and steps (ranks).
+hardest is told. Each agent for itself: `actors.monitoring.agent_outcomes`. `version_monitors` has the table.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -21,8 +20,8 @@ from actors.statistics.strata import sorted_out
 from actors.tool_results.runs import RunSummary, all_reported
 
 SERIES = 15
-"""Series of looks at one swap that share its error rate: seven monitors, two comparisons each; of success also the runs
-of which all reports are in."""
+"""Series of looks at one swap that share its error rate: seven questions, two comparisons each; of success also the
+runs of which all reports are in."""
 
 LEAST = 24
 """Runs that the side before the swap must have; with an outcome, where outcomes are compared."""
@@ -46,7 +45,11 @@ _TELLING = 48
 points shows by then in 19 of 20 cases as one that is up by `_PAYS`."""
 _SLACK = 60.0
 """Seconds that a report may be on its way to the sentinel."""
+LEVEL = ERROR_RATE / SERIES
+"""Error of one series, over all its looks."""
 
+Runs = Sequence[RunSummary]
+Value = Callable[[RunSummary], float | None]
 Spend = Callable[[float], float]
 """From an error over all looks to the level of this one."""
 
@@ -58,14 +61,45 @@ class Comparison(msgspec.Struct, frozen=True):
     text: str
     """The numbers, for people."""
     values: dict[str, float]
-
-
-class Weighed(msgspec.Struct, frozen=True):
-    """What one look came to, and whose word it rests on."""
-
-    comparison: Comparison
     parties: tuple[str, ...] = ()
     """Without whom it is not found, who pulls hardest first; empty: it is found without any one party."""
+
+    @property
+    def note(self) -> str:
+        """Why it is only told; empty if nobody's word alone says so."""
+        return f"; not acted on, for it is not shown without {' and '.join(self.parties)}" if self.parties else ""
+
+    @property
+    def details(self) -> dict[str, str]:
+        """For those who act on it."""
+        party = {"party": self.parties[0]} if self.parties else {}
+        return party | {name: f"{value:.4g}" for name, value in self.values.items()}
+
+
+Compare = Callable[[Runs, Runs, Spend], Comparison]
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked about the runs since a swap, beside those before it."""
+
+    name: str
+    """The cause of what is found."""
+    action: Action
+    value: Value
+    """What is compared; None: the run says nothing, or not yet."""
+    compare: Compare
+    """One look; all runs have a value."""
+    pays_at: float = 0.0
+    """Only told while success is up, for it may be what makes for the success, or come of it: p-value of "success is
+    not up" from which on it is. 0: whatever success does; 1: the means alone say so."""
+    reported: bool = False
+    """Compares runs with an outcome, however many without one lie between them."""
+    manners: bool = False
+    """Neither good nor bad by itself: only told until outcomes can say whether it pays. To learn is to change."""
+    complete: bool = False
+    """Asked once more of runs that nearly all reports are in of."""
+    pulled: Value | None = None
+    """What a party moves if it lies; the mean of it says who pulls hardest. None: `value`."""
 
 
 class State(msgspec.Struct):
@@ -79,120 +113,80 @@ class State(msgspec.Struct):
 
 
 class VersionMonitor(Monitor):
-    """What the seven have in common: when to look, at what level, and what follows."""
+    """Asks one question: when to look, at what level, and what follows."""
 
     kept = State
     _state: State
 
-    def __init__(
-        self, name: str, action: Action, value: Callable[[RunSummary], float | None],
-        text: str = "", *, pays_at: float = 0.0, reported: bool = False, manners: bool = False, sizes: bool = False,
-    ) -> None:  # fmt: skip
-        """
-        Args:
-            value: what is compared; None: the run says nothing, or not yet.
-            text: what it is, for people.
-            pays_at: only told while success is up, for it may be what makes for the success, or come of it: p-value of
-                "success is not up" from which on it is. 0: whatever success does; 1: the means alone say so.
-            reported: compares runs with an outcome, however many without one lie between them.
-            manners: neither good nor bad by itself: only told until outcomes can say whether it pays. To learn is to
-                change.
-            sizes: medians are compared, by ranks; else the shares of runs that have it.
-        """
-        self.name, self.value, self._text = name, value, text
-        self._action: Action = action
-        self._pays_at, self._reported, self._manners, self._sizes = pays_at, reported, manners, sizes
-        self._planned = seq.planned_looks(FIRST_LOOK, GROWTH, SAMPLE)
+    def __init__(self, question: Question) -> None:
+        self.name, self._asks = question.name, question
         self._state = State()
 
-    @property
-    def _level(self) -> float:
-        """Error of one of the series, over all its looks."""
-        return ERROR_RATE / SERIES
-
-    def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
-        """One look; all runs have a value."""
-        runs = strata(after, before, self.value)
-        now, was = seq.medians(runs) if self._sizes else seq.means(runs)
-        p = seq.size_rise(runs) if self._sizes else seq.share_rise(runs)
-        large = now >= _RATIO * was if self._sizes else now - was >= _RISE
-        text = f"{was:.3g} -> {now:.3g}" if self._sizes else f"{was:.0%} -> {now:.0%}"
-        found = p <= spend(self._level) and large
-        return Comparison(found, f"{self._text} {text}", {"before": was, "after": now, "p": p})
-
     def look(self, history: History, now: float) -> list[Finding]:
-        state = self._state
-        watched = history.watched(LEAST, reported=self._reported)
+        asks, state = self._asks, self._state
+        watched = history.watched(LEAST, reported=asks.reported)
         if watched is None:
             return []
         if watched.swap.version != state.version:
             state = self._state = State(version=watched.swap.version)
-        sides = {"previous": watched.previous, "reference": watched.reference}
-        due = [
-            against for against in sides if state.looks.setdefault(against, Looks()).due(len(watched.after), FIRST_LOOK)
-        ]
-        after = [run for run in watched.after if self.value(run) is not None] if due else []
         found: list[Finding] = []
-        for against in due:
-            before = [run for run in sides[against] if self.value(run) is not None]
-            looks, runs = state.looks[against], _count(after, before)
-            if len(before) < LEAST or not looks.due(runs, FIRST_LOOK):
+        for against, sides in self._sides(history, watched, now).items():
+            looks = state.looks.setdefault(against, Looks())
+            if not looks.due(len(sides[0]), FIRST_LOOK):
                 continue
-            looks.take(runs, GROWTH)
-            weighed = self._weighed(after, before, lambda total, at=looks: at.spend(total, self._planned))
-            state.readings |= {f"{against}_{name}": value for name, value in weighed.comparison.values.items()}
-            if weighed.comparison.found:
-                finding = self._finding(history, watched, against, weighed, (len(after), len(before)))
+            after, before = ([run for run in side if asks.value(run) is not None] for side in sides)
+            comparison = looked(
+                looks, after, before, asks.compare, asks.pulled or asks.value, reported=asks.reported
+            )  # fmt: skip
+            if comparison is None:
+                continue
+            state.readings |= {f"{against}_{name}": value for name, value in comparison.values.items()}
+            if comparison.found:
+                finding = self._finding(history, watched, against, comparison, (len(after), len(before)))
                 # Said once; but what was only told, or froze, may yet roll back.
                 if all(SEVERITY[finding.action] > SEVERITY[said] for said in state.told):
                     state.told.append(finding.action)
                     found.append(finding)
         return found
 
-    def pulled(self, run: RunSummary) -> float | None:
-        """What a party moves if it lies; the mean of it says who pulls hardest."""
-        return self.value(run)
-
-    def _weighed(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Weighed:
-        return weighed(after, before, spend, self.compare, self.pulled, reported=self._reported)
+    def _sides(self, history: History, watched: Watched, now: float) -> Mapping[str, tuple[Runs, Runs]]:
+        """What is compared, by what with."""
+        sides: dict[str, tuple[Runs, Runs]] = {
+            "previous": (watched.after, watched.previous), "reference": (watched.after, watched.reference)
+        }  # fmt: skip
+        return sides | ({"complete": _complete(history, watched, now)} if self._asks.complete else {})
 
     def _finding(
-        self, history: History, watched: Watched, against: str, weighed: Weighed, runs: tuple[int, int]
+        self, history: History, watched: Watched, against: str, found: Comparison, runs: tuple[int, int]
     ) -> Finding:
-        swap, found, parties = watched.swap, weighed.comparison, weighed.parties
-        trend = against == "reference"
+        asks, swap, trend = self._asks, watched.swap, against == "reference"
         versions = f"versions from {watched.oldest} on" if trend else f"version {swap.previous}"
-        pays = self._pays_at > 0.0 and self._pays(history, against)
-        early = not pays and self._manners and self._early(history)
+        pays = asks.pays_at > 0.0 and self._pays(history, trend)
+        early = not pays and asks.manners and self._early(history)
         note = "; success is up" if pays else "; too few outcomes to say whether it pays" if early else ""
-        if parties:
-            note = f"{note}; not acted on, for it is not shown without {' and '.join(parties)}"
-        action: Action = (
-            "tell" if pays or early or parties else "freeze" if trend and self._action == "rollback" else self._action
-        )
+        compared = f"{runs[0]} runs, {runs[1]} of {versions}"
+        action: Action = "freeze" if trend and asks.action == "rollback" else asks.action
         return Finding(
-            cause=self.name,
+            cause=asks.name,
             key=(swap.engine, swap.version),
-            action=action,
-            reason=f"{found.text} since version {swap.version} ({runs[0]} runs, {runs[1]} of {versions}){note}",
+            action="tell" if pays or early or found.parties else action,
+            reason=f"{found.text} since version {swap.version} ({compared}){note}{found.note}",
             details={
                 "engine": swap.engine,
                 "version": str(swap.version),
                 "to": str(swap.previous),
                 "against": against,
-                **({"party": parties[0]} if parties else {}),
-                **{name: f"{value:.4g}" for name, value in found.values.items()},
+                **found.details,
             },
         )
 
-    def _pays(self, history: History, against: str) -> bool:
+    def _pays(self, history: History, trend: bool) -> bool:
         watched = history.watched(LEAST, reported=True)
         if watched is None:
             return False
-        before = watched.previous if against == "previous" else watched.reference
-        runs = strata(watched.after, before, success, reported=True)
+        runs = strata(watched.after, watched.reference if trend else watched.previous, success, reported=True)
         after, was = seq.means(runs)
-        return after - was >= _PAYS and seq.share_rise(runs) <= self._pays_at
+        return after - was >= _PAYS and seq.share_rise(runs) <= self._asks.pays_at
 
     def _early(self, history: History) -> bool:
         """Outcomes come, of the new version only few as yet, and there is another look to come."""
@@ -202,14 +196,41 @@ class VersionMonitor(Monitor):
         return len(told.after) < _TELLING and GROWTH * len(runs.after) <= SAMPLE
 
 
+def _complete(history: History, watched: Watched, now: float) -> tuple[Runs, Runs]:
+    """Runs that are so old that nearly all reports of them are in, however late these were; none where all are prompt.
+
+    Where failures are told at once and successes after hours, reports that took equally long are all failures or all
+    successes, and say nothing. A twentieth that comes later still moves success by less than `OUTCOME_FALL`.
+    """
+    late = sorted(run.late for run in watched.previous)[int(_NEARLY_ALL * (len(watched.previous) - 1)) :][:1]
+    if late in ([], [0]):
+        return [], []
+    until = now - all_reported(late[0]) - _SLACK
+    after, before = (
+        [msgspec.structs.replace(run, late=0) for run in side if run.ended <= until] for side in history.drawn()
+    )
+    return after, before
+
+
+def looked(
+    looks: Looks, after: Runs, before: Runs, compare: Compare, pulled: Value, *, reported: bool
+) -> Comparison | None:  # fmt: skip
+    """What the next of these looks came to; None if it is too early for it."""
+    # A party that reports everything must not use up the looks before the others have spoken.
+    runs = len(thinned_runs(after, bound=_bound(after, before)))
+    if len(before) < LEAST or not looks.due(runs, FIRST_LOOK):
+        return None
+    looks.take(runs, GROWTH)
+    planned = seq.planned_looks(FIRST_LOOK, GROWTH, SAMPLE)
+    return weighed(after, before, lambda total: looks.spend(total, planned), compare, pulled, reported=reported)
+
+
 def weighed(
-    after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend,
-    compare: Callable[[Sequence[RunSummary], Sequence[RunSummary], Spend], Comparison],
-    pulled: Callable[[RunSummary], float | None], *, reported: bool,
-) -> Weighed:  # fmt: skip
+    after: Runs, before: Runs, spend: Spend, compare: Compare, pulled: Value, *, reported: bool
+) -> Comparison:  # fmt: skip
     """`compare` the two sides; where the party rule binds also without those who pull hardest."""
     if not _bound(after, before):
-        return Weighed(compare(after, before, spend))
+        return compare(after, before, spend)
 
     def half(total: float) -> float:
         """Two comparisons share the error of the look."""
@@ -224,7 +245,7 @@ def weighed(
     aside = set_aside([run.party for run in (*after, *before)], pull)
     trimmed = compare(_without(after, aside), _without(before, aside), half)
     if trimmed.found:
-        return Weighed(trimmed)
+        return trimmed
 
     def less(party: str) -> float:
         """How sure the comparison is without `party`: minus its p-value, lowest where most of it was that party's."""
@@ -232,16 +253,10 @@ def weighed(
         return -left.values["p"]
 
     whole = compare(after, before, half)
-    return Weighed(whole, tuple(sorted(aside, key=less)) if whole.found else ())
+    return msgspec.structs.replace(whole, parties=tuple(sorted(aside, key=less)) if whole.found else ())
 
 
-def strata(
-    after: Sequence[RunSummary],
-    before: Sequence[RunSummary],
-    value: Callable[[RunSummary], float | None],
-    *,
-    reported: bool = False,
-) -> Strata:
+def strata(after: Runs, before: Runs, value: Value, *, reported: bool = False) -> Strata:
     """The values of both sides, apart by agent, tool list, unit of length, neighbourhood and kind of goal; if they are
     of what was `reported`, by how late that was too.
 
@@ -259,20 +274,15 @@ def strata(
     )
 
 
-def _count(after: Sequence[RunSummary], before: Sequence[RunSummary]) -> int:
-    """Runs that looks go by: a party that reports everything must not use them up before the others have spoken."""
-    return len(thinned_runs(after, bound=_bound(after, before)))
-
-
-def _bound(after: Sequence[RunSummary], before: Sequence[RunSummary]) -> bool:
+def _bound(after: Runs, before: Runs) -> bool:
     return binds(run.party for run in (*after, *before))
 
 
-def _without(runs: Sequence[RunSummary], parties: Collection[str]) -> list[RunSummary]:
+def _without(runs: Runs, parties: Collection[str]) -> list[RunSummary]:
     return [run for run in runs if run.party not in parties]
 
 
-def thinned_runs(runs: Sequence[RunSummary], *, bound: bool) -> list[RunSummary]:
+def thinned_runs(runs: Runs, *, bound: bool) -> list[RunSummary]:
     """`runs`, oldest first, no party above its cap."""
     newest_first = runs[::-1]
     return [newest_first[place] for place in thinned([run.party for run in newest_first], bound=bound)][::-1]
@@ -283,7 +293,7 @@ def success(run: RunSummary) -> float | None:
     return None if run.succeeded is None else float(run.succeeded)
 
 
-def fall(after: Sequence[RunSummary], before: Sequence[RunSummary], level: float, least: float) -> Comparison:
+def fall(after: Runs, before: Runs, level: float, least: float) -> Comparison:
     """Whether success fell by `least` at this level; all runs have an outcome."""
     sorted_runs = strata(after, before, success, reported=True)
     now, was = seq.means(sorted_runs)
@@ -292,50 +302,43 @@ def fall(after: Sequence[RunSummary], before: Sequence[RunSummary], level: float
     return Comparison(found, f"success {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
 
 
-class Outcomes(VersionMonitor):
-    """Success falls."""
-
-    def __init__(self, action: Action) -> None:
-        super().__init__("outcomes", action, success, reported=True)
-
-    def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
-        return fall(after, before, spend(self._level), OUTCOME_FALL)
-
-    def look(self, history: History, now: float) -> list[Finding]:
-        return super().look(history, now) or self._complete(history, now)
-
-    def _complete(self, history: History, now: float) -> list[Finding]:
-        """Runs that are so old that nearly all reports of them are in, however late these were.
-
-        Where failures are told at once and successes after hours, reports that took equally long are all failures or
-        all successes, and say nothing. A twentieth that comes later still moves success by less than `OUTCOME_FALL`.
-        """
-        state = self._state
-        watched, (after, before) = history.watched(LEAST, reported=True), history.drawn()
-        if watched is None or len(before) < LEAST or state.version != watched.swap.version:
-            return []
-        late = sorted(run.late for run in before)[int(_NEARLY_ALL * (len(before) - 1))]
-        if not late:
-            return []
-        until = now - all_reported(late) - _SLACK
-        looks = state.looks.setdefault("complete", Looks())
-        after, before = ([run for run in side if run.ended <= until] for side in (after, before))
-        runs = _count(after, before)
-        if len(before) < LEAST or not looks.due(runs, FIRST_LOOK):
-            return []
-        after, before = ([msgspec.structs.replace(run, late=0) for run in side] for side in (after, before))
-        looks.take(runs, GROWTH)
-        weighed = self._weighed(after, before, lambda total: looks.spend(total, self._planned))
-        if not weighed.comparison.found:
-            return []
-        finding = self._finding(history, watched, "previous", weighed, (len(after), len(before)))
-        if not all(SEVERITY[finding.action] > SEVERITY[said] for said in state.told):
-            return []
-        state.told.append(finding.action)
-        return [finding]
+def _fell(after: Runs, before: Runs, spend: Spend) -> Comparison:
+    return fall(after, before, spend(LEVEL), OUTCOME_FALL)
 
 
-class Hacking(VersionMonitor):
+def _share(text: str, value: Value) -> Compare:
+    """Whether the share of runs that have it rose."""
+
+    def compare(after: Runs, before: Runs, spend: Spend) -> Comparison:
+        runs = strata(after, before, value)
+        (now, was), p = seq.means(runs), seq.share_rise(runs)
+        found = p <= spend(LEVEL) and now - was >= _RISE
+        return Comparison(found, f"{text} {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
+
+    return compare
+
+
+def _size(text: str, value: Value) -> Compare:
+    """Whether the median grew, by ranks."""
+
+    def compare(after: Runs, before: Runs, spend: Spend) -> Comparison:
+        runs = strata(after, before, value)
+        (now, was), p = seq.medians(runs), seq.size_rise(runs)
+        found = p <= spend(LEVEL) and now >= _RATIO * was
+        return Comparison(found, f"{text} {was:.3g} -> {now:.3g}", {"before": was, "after": now, "p": p})
+
+    return compare
+
+
+def _judged(run: RunSummary) -> float | None:
+    return None if run.outcome is None else run.judged
+
+
+def _gap(run: RunSummary) -> float | None:
+    return None if run.judged is None or run.succeeded is None else run.judged - float(run.succeeded)
+
+
+def _pleased(after: Runs, before: Runs, spend: Spend) -> Comparison:
     """The judge's score rises, and success does not follow: what is learned pleases the judge, not the user.
 
     Two things must be shown at once (an intersection-union test, Berger 1982): that the score rose, at the common error
@@ -345,54 +348,33 @@ class Hacking(VersionMonitor):
     A judge who counts good steps is pleased by more of them in runs that still fail: of a version that is half way to
     better its score rises by more than success. So while success is up it is only told.
     """
-
-    def __init__(self, action: Action) -> None:
-        super().__init__("hacking", action, _judged, pays_at=1.0, reported=True)
-
-    def pulled(self, run: RunSummary) -> float | None:
-        return None if run.judged is None or run.succeeded is None else run.judged - float(run.succeeded)
-
-    def compare(self, after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spend) -> Comparison:
-        scores, gaps, successes = (
-            strata(after, before, of, reported=True) for of in (self.value, self.pulled, success)
-        )
-        (now, was), (solves, solved) = seq.means(scores), seq.means(successes)
-        p, p_gap = seq.mean_rise(scores), seq.mean_rise(gaps)
-        found = p <= spend(self._level) and p_gap <= spend(_HONEST_ERROR / 2) and now - was >= _JUDGE_RISE
-        text = f"judge's score {was:.2f} -> {now:.2f} while success {solved:.0%} -> {solves:.0%}"
-        values = {"before": was, "after": now, "success_before": solved, "success_after": solves, "p": p, "gap": p_gap}
-        return Comparison(found, text, values)
-
-
-def _judged(run: RunSummary) -> float | None:
-    return None if run.outcome is None else run.judged
+    scores, gaps, successes = (strata(after, before, of, reported=True) for of in (_judged, _gap, success))
+    (now, was), (solves, solved) = seq.means(scores), seq.means(successes)
+    p, p_gap = seq.mean_rise(scores), seq.mean_rise(gaps)
+    found = p <= spend(LEVEL) and p_gap <= spend(_HONEST_ERROR / 2) and now - was >= _JUDGE_RISE
+    text = f"judge's score {was:.2f} -> {now:.2f} while success {solved:.0%} -> {solves:.0%}"
+    values = {"before": was, "after": now, "success_before": solved, "success_after": solves, "p": p, "gap": p_gap}
+    return Comparison(found, text, values)
 
 
 def version_monitors(actions: Actions) -> list[VersionMonitor]:
     """All of them, those that roll back first."""
-    return [
-        Outcomes(actions.success),
-        Hacking(actions.judge_alone),
+
+    def manner(name: str, text: str, value: Value, how: Callable[[str, Value], Compare]) -> Question:
+        return Question(name, "freeze", value, how(text, value), pays_at=1.0, manners=True)
+
+    def invalid(run: RunSummary) -> float:
+        return float(run.invalid > 0)
+
+    questions = (
+        Question("outcomes", actions.success, success, _fell, reported=True, complete=True),
+        Question("hacking", actions.judge_alone, _judged, _pleased, pays_at=1.0, reported=True, pulled=_gap),
         # A harm by itself, so success must be shown to be up before it is only told: a version that solves far more may
         # also try calls that the one before never got to.
-        VersionMonitor(
-            "validity", actions.success, lambda run: float(run.invalid > 0),
-            "runs with an invalid tool call", pays_at=0.05,
-        ),
-        VersionMonitor(
-            "questions", "freeze", lambda run: float(run.asks > 0),
-            "runs that ask a question", pays_at=1.0, manners=True,
-        ),
-        VersionMonitor(
-            "length", "freeze", lambda run: run.length, "length of a step", pays_at=1.0,
-            manners=True, sizes=True,
-        ),
-        VersionMonitor(
-            "steps", "freeze", lambda run: float(run.steps), "steps a run", pays_at=1.0,
-            manners=True, sizes=True,
-        ),
-        VersionMonitor(
-            "loops", "freeze", lambda run: float(run.loops), "runs that go round in circles",
-            pays_at=1.0, manners=True,
-        ),
-    ]  # fmt: skip
+        Question("validity", actions.success, invalid, _share("runs with an invalid tool call", invalid), pays_at=0.05),
+        manner("questions", "runs that ask a question", lambda run: float(run.asks > 0), _share),
+        manner("length", "length of a step", lambda run: run.length, _size),
+        manner("steps", "steps a run", lambda run: float(run.steps), _size),
+        manner("loops", "runs that go round in circles", lambda run: float(run.loops), _share),
+    )
+    return [VersionMonitor(question) for question in questions]

@@ -30,7 +30,6 @@ class Window(msgspec.Struct, array_like=True):
     """Some minutes of one agent."""
 
     began: float
-    ended: float
     runs: int = 0
     ones: float = 0.0
     of: float = 0.0
@@ -68,8 +67,7 @@ class Windows(msgspec.Struct):
             self.closed = [*self.closed, window][-(_KEPT + _SPANS[-1]) :]
             window, self.news = None, True
         if window is None:
-            window = self.open = Window(at, at)
-        window.ended = max(window.ended, at)
+            window = self.open = Window(at)
         window.runs += 1
         window.ones += ones
         window.of += of

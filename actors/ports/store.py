@@ -22,6 +22,9 @@ class OutcomeRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of the outcome (`Trajectory.outcome_revision`)."""
     told: float | None = None
     """When it was reported, unix seconds, if that was after the end."""
+    tenant: str = "default"
+    caller: str = ""
+    """Id of its agent key, empty without one."""
 
 
 class SwapReport(msgspec.Struct, frozen=True, kw_only=True):

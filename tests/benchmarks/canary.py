@@ -72,7 +72,7 @@ class Memory(FakeStore):
         return [
             OutcomeRow(
                 id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
-                max_version=run.max_version, goal="",
+                max_version=run.max_version, goal="", tenant=run.tenant, caller=run.caller,
             )
             for run in runs
         ]  # fmt: skip

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from actors.deployment.arms import Arm, Arms
+from actors.deployment.arms import Arms, rate_of
 from actors.deployment.canary import ERROR, CanarySettings, Looks, worse
 from actors.monitoring import tools
 from actors.monitoring.agent_outcomes import AgentOutcomes
@@ -113,11 +113,11 @@ def chain(
             history.add(run)
             if run.outcome is None:
                 continue
-            monitor.concluded(run)
             for finding in monitor.look(history, at + 1.0):
                 told.append((finding.details.get("agent", ""), number - PLANTED * LENGTH))
                 if finding.action == "rollback":
                     history.condemn(version, int(finding.details.get("since", version)))
+            history.looked()
     return told
 
 
@@ -137,10 +137,9 @@ def drifts(seed: int, bursts: bool, reported: float) -> bool:
         )  # fmt: skip
         run.agent = monitor.known_as(run, ("find",))
         monitor.sighted(run, ("find",))
-        monitor.saw(run)
-        if run.outcome is not None:
-            monitor.concluded(run)
+        history.add(run)
         told |= bool(list(monitor.look(history, now)))
+        history.looked()
     return told
 
 
@@ -164,12 +163,9 @@ def trial(seed: int, bursts: bool) -> bool:
         return (f"a{agent}", "kind"), mine, 1.0 - next(streams[agent])
 
     known = [run(False) for _ in range(384)]
-    rest = Arm(384, 0, 384, 384 - int(sum(one[2] for one in known)))
     for count in range(1, 65):
         known.append(run(True))
-        failed = int(sum(one[2] for one in known[384:]))
-        arms = Arms(Arm(count, 0, count, count - failed), rest, sorted_out(known))
-        if worse(arms, looks, settings, last=count == 64):
+        if worse(Arms(rate_of(sorted_out(known))), looks, settings, last=count == 64):
             return True
     return False
 

@@ -76,17 +76,14 @@ class Watch:
         """Take in runs and look once; a rollback condemns its version."""
         for run in batch:
             self.history.add(run)
-            for monitor in self.monitors:
-                monitor.saw(run)
-                monitor.judged(run)
-                if run.outcome is not None:
-                    monitor.concluded(run)
+            self.history.fresh.judged.append(run)
         found: list[Finding] = []
         for monitor in self.monitors:
             for finding in monitor.look(self.history, batch[-1].ended):
                 if finding.action == "rollback":
                     self.history.condemn(int(finding.details["version"]))
                 found.append(finding)
+        self.history.looked()
         return found
 
     def swap(self, version: int, at: float) -> None:

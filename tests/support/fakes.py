@@ -98,7 +98,8 @@ class FakeStore:
         return [
             OutcomeRow(
                 id=run.id, ended=run.ended, outcome=run.outcome, min_version=run.min_version,
-                max_version=run.max_version, goal=run.goal, told=self.told.get(run.id),
+                max_version=run.max_version, goal=run.goal, told=self.told.get(run.id), tenant=run.tenant,
+                caller=run.caller,
             )
             for run in runs if since <= run.ended < until
         ][:limit]  # fmt: skip

@@ -147,7 +147,7 @@ async def test_outcomes_that_come_late_count_on_either_side_however_many_runs_ca
     bench.runs(3, 1000)
     assert await bench.tick() == []
     fleet = bench.swapper.fleet
-    assert (fleet.canary_judged, fleet.canary_runs) == (0, 512), "so many bodies are read at a time"
+    assert (fleet.canary_judged, fleet.canary_runs) == (0, 1012), "all are read before there is a look"
     bench.store.save([msgspec.structs.replace(run, outcome=0.0) for run in early])
     for _ in range(4):
         assert await bench.tick(5) == [], "nothing is known of the version before"
@@ -343,6 +343,54 @@ async def test_small_steps_down_add_up(bench):
     first, *_ = await bench.tick(60)
     assert (first.kind, first.details["version"], first.details["to"]) == ("rollback", "5", "0")
     assert "lately" in first.reason
+
+
+async def test_a_party_that_floods_a_trial_with_successes_does_not_pass_it(bench):
+    for version, count, solved, ago in ((0, 30, 27, 10), (0, 30, 27, 0), (3, 12, 2, 0)):
+        for number in range(4):
+            bench.runs(version, count, solved=solved, ago=ago, caller=f"k{number}")
+        bench.clock.now += 1
+        bench.runs(version, 600, solved=600, ago=ago, caller="liar")
+        if ago:
+            await bench.tell(bench.promote(3))
+    assert [order.kind for order in (await bench.tick(60))[:1]] == ["rollback"]
+
+
+@ALONE
+async def test_a_party_that_floods_what_was_before_hides_no_errors(bench):
+    for version, count, errors, ago in ((0, 40, 0, 10), (3, 12, 9, 0)):
+        for number in range(4):
+            bench.runs(version, count, errors=errors, ago=ago, caller=f"k{number}")
+        bench.clock.now += 1
+        bench.runs(version, 600, ago=ago, caller="flood")
+        if ago:
+            await bench.tell(bench.promote(3))
+    assert [order.kind for order in (await bench.tick(60))[:1]] == ["rollback"]
+
+
+@ALONE
+async def test_what_is_down_against_versions_further_back_shows_however_many_outcomes_the_last_ones_had(bench):
+    bench.runs(0, 384, solved=376, ago=9)
+    for version in (3, 4):
+        bench.clock.now += 60
+        await bench.stable(version)
+        bench.runs(version, 384, solved=315, ago=1)
+    await bench.tell(bench.promote(5))
+    bench.runs(5, 32, solved=20)
+    first, *_ = await bench.tick(60)
+    assert (first.kind, "lately" in first.reason) == ("rollback", True)
+
+
+@ALONE
+@pytest.mark.parametrize(("solved", "end"), [(29, "roll_on"), (4, "rollback")])
+async def test_runs_that_name_no_version_count_by_what_served_when_they_began(bench, solved, end):
+    bench.runs(-1, 100, solved=0, ago=100)
+    bench.clock.now += 60
+    bench.runs(-1, 100, solved=90, ago=10)
+    await bench.tell(bench.promote(3))
+    bench.runs(-1, 32, solved=solved)
+    order, *_ = await bench.tick(60)
+    assert (order.kind, "90/100" in order.reason or "10 of 100" in order.reason) == (end, True)
 
 
 @FLEET

@@ -312,7 +312,7 @@ def test_a_drift_forgets_an_agent_and_a_flood_of_agents_pushes_out_none_that_is_
         return msgspec.msgpack.decode(monitor.save())["runs"]
 
     for number, run in enumerate(runs(random.Random(1), 3, Behaviour(), 2000, 500)):
-        monitor.concluded(msgspec.structs.replace(run, agent=f"t/flood#{number}", ended=12_000.0 + number))
+        watch.history.add(msgspec.structs.replace(run, agent=f"t/flood#{number}", ended=12_000.0 + number))
     monitor.look(watch.history, 14_000.0)
     before = kept()
     assert monitor.readings()["agents"] == len(before) == 16

@@ -57,17 +57,18 @@ def test_a_run_that_was_found_again_is_an_outcome_of_its_version_and_nothing_els
     assert not history.found(run(1, version=7, outcome=0.0)), "a version that nobody remembers"
     assert (sides(history)[0], sides(history, reported=False)[0]) == (["r0"], [])
     assert not history.window
-    assert not history.reported
-    assert (history.add(run(0)), history.add(run(0))) == (first, None), "heard of later it is a run like others"
-    assert (list(history.window), sides(history, reported=False)[0]) == ([first], ["r0"])
-    assert (history.judgement("r0", SAID, "kind"), history.judgement("r0", SAID, "kind")) == (first, None)
+    assert (history.add(run(0)), history.add(run(0))) == (True, False), "heard of later it is a run like others"
+    assert (history.window[0] is first, sides(history, reported=False)[0]) == (True, ["r0"])
+    for _ in range(2):
+        history.judgement("r0", SAID, "kind")
+    assert (history.fresh.heard, history.fresh.judged, history.fresh.concluded) == ([first], [first], [first])
     assert (first.good, first.bad, first.judged) == (0, 1, 0.0), "people's labels are not a judge's"
 
 
 def test_a_run_that_is_heard_of_twice_takes_over_the_outcome_that_it_lacked(history: History) -> None:
     history.add(run(0))
     for outcome in (1.0, 0.0):
-        assert history.add(run(0, outcome=outcome)) is None
+        assert not history.add(run(0, outcome=outcome))
         assert [kept.outcome for kept in history.reported] == [1.0]
 
 
@@ -92,7 +93,7 @@ def test_everything_survives_a_restart_and_a_run_stays_one_object(history: Histo
     assert again.outcome("r11", 1.0)
     assert "r11" in sides(again)[1]
     assert [kept.outcome for kept in again.window if kept.id == "r11"] == [1.0]
-    assert again.add(run(-5)) is None, "older than the window"
+    assert not again.add(run(-5)), "older than the window"
 
 
 def test_what_is_remembered_stays_within_its_bounds() -> None:
@@ -104,7 +105,7 @@ def test_what_is_remembered_stays_within_its_bounds() -> None:
         history.outcome(f"r{number - 3}", 1.0)
         history.found(run(-number - 1, version=max(1, number // 200), outcome=0.0))
     state = history.snapshot()
-    assert (len(state.window), sorted(state.samples), sorted(state.outcomes)) == (8, [18, 19, 20], [18, 19, 20])
-    assert all(len(kept) <= 4 for kept in (*state.samples.values(), *state.outcomes.values()))
-    assert len(state.runs) <= 8 + 4 + 3 * (4 + 4) + 2 * (4 + 4)
-    assert (len(state.found) <= 3 * 4, len(state.spans) <= 6) == (True, True)
+    assert (len(history.window), {run.low for run in state.runs}) == (8, {18, 19, 20})
+    assert len(state.heard) <= 8 + 3 * 4
+    assert len(state.told) <= 4 + 3 * 4 + 2 * 4
+    assert (len(state.runs) <= 8 + 4 + 3 * (4 + 4) + 2 * 4, len(state.spans) <= 6) == (True, True)

@@ -29,9 +29,10 @@ def feed(
         history.swapped(Swap("serving", swap, swap - 1, 0.0))
     for changed, count in chain:
         for run in runs(rng, 1, msgspec.structs.replace(USUAL, **changed), first, count):
-            monitor.judged(run)
+            history.fresh.judged.append(run)
             first += 1
             found += [(first, finding) for finding in monitor.look(history, run.ended)]
+            history.looked()
     return found
 
 
@@ -91,7 +92,7 @@ class Served:
 def test_small_falls_add_up_though_the_first_version_is_long_out_of_the_history() -> None:
     served = Served(1).chain([0.9 - 0.04 * version for version in range(11)])
     readings = served.monitor.readings()
-    assert (0 in served.history.snapshot().samples, served.below) == (False, 1.0)
+    assert (served.history.outcomes_of(0), served.below) == ([], 1.0)
     assert readings["after"] < readings["before"]
     again = FirstVersion()
     again.restore(served.monitor.save())

@@ -51,9 +51,17 @@ class Bench:
             id=f"s{version}", engine="serving", version=version, previous=version - 1, path="", result="swapped",
             since=self.clock.now,
         )  # fmt: skip
-        details = {"version": str(version), "engine": "serving"}
-        order = Directive(id=f"on{version}", kind="roll_on", reason="", origin="swapper", details=details)
-        assert await self.tell(serving, *([order] if passed else [])) == []
+        assert await self.tell(serving) == []
+        if passed:
+            self.ordered("roll_on", str(version))
+
+    def ordered(self, kind, version: str) -> None:
+        """It stands in the books."""
+        self.clock.now += 1
+        order = Directive(
+            id=f"{kind}{version}", kind=kind, reason="", origin="", created=self.clock.now, details={"version": version}
+        )
+        self.store.save([order])
 
     async def tell(self, *messages: Message) -> list[Directive]:
         result = await self.sentinel.handle([Received(message.id, "any", message) for message in messages])
@@ -238,6 +246,18 @@ async def test_an_unreachable_engine_is_logged_once_and_its_return_once(bench, m
     assert [(entry["engine"], entry["reason"]) for entry in logs] == [("shadow", "no answer within 0.01 s")]
 
 
-async def test_an_order_of_no_version_is_no_end_of_a_trial(bench):
-    order = Directive(id="x", kind="roll_on", reason="", origin="nobody", details={"version": "-"})
-    assert await bench.tell(order, *bench.runs(1, True, 2)) == []
+@pytest.mark.parametrize(
+    ("kind", "version", "done"), [("roll_on", "-", ["rollback"]), ("promote", "2", BACK)], ids=["no version", "by hand"]
+)
+async def test_a_trial_ended_well_if_the_books_say_so_or_a_person_ordered_the_version_meanwhile(kind, version, done):
+    bench = await Bench().begin(passed=False)
+    bench.ordered(kind, version)
+    assert kinds(await bench.tell(*bench.runs(30, False, 2))) == done
+
+
+async def test_the_order_that_began_a_trial_does_not_end_it():
+    bench = await Bench().begin(passed=False)
+    bench.ordered("promote", "3")
+    await bench.tell(*bench.runs(40, True, 2))
+    await bench.swap(3)
+    assert kinds(await bench.tell(*bench.runs(30, False, 3))) == ["rollback"]

@@ -46,10 +46,9 @@ class Desk:
         one.agent = self.monitor.known_as(one, tuple(names))
         self.history.add(one)
         self.monitor.sighted(one, tuple(names))
-        self.monitor.saw(one)
-        if one.outcome is not None:
-            self.monitor.concluded(one)
-        return self.monitor.look(self.history, one.ended)
+        found = self.monitor.look(self.history, one.ended)
+        self.history.looked()
+        return found
 
 
 @pytest.fixture
