@@ -39,8 +39,8 @@ _BATCH_BYTES = 8 << 20
 """No more records once there are so many bytes of them, as they are held in memory twice."""
 RECORDS_PER_SECOND = 4000.0
 """Cap on the replay after an outage: it shares its machine with the tap and the store."""
-_POLL_SECONDS = 0.05
-"""How often an empty spool is looked at: two looks at a directory."""
+_POLL_SECONDS = 0.1
+"""How often an empty spool is looked at: a list of a directory, in another thread."""
 _LIST_SECONDS = 2.0
 """How often new directories are looked for."""
 _SWEEP_SECONDS = 5.0

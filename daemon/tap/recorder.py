@@ -125,7 +125,7 @@ class Recorder:
                     status = repr(error)
                 if not self._closing:
                     self._after_death(status)
-                    # None to speak of after the first: records wait. One that cannot live is not started in a loop.
+                    # Short after the first, as records wait, and longer where none can live.
                     await asyncio.wait((ending,), timeout=self._pause * self._rng.uniform(0.5, 1.5))
                     self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
         finally:
@@ -162,7 +162,7 @@ class Recorder:
         finally:
             self._link = None
             link.transport.abort()
-        # It is about to be gone. If not, it hangs in the kernel, on a disk for example, and nobody waits for it.
+        # It is about to be gone. One that hangs in the kernel, on a disk for example, is not waited for.
         for _ in range(20):
             if child.poll() is not None:
                 break

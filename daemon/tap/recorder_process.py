@@ -74,6 +74,11 @@ class SpoolThread:
         self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
         self._thread.start()
 
+    @property
+    def works(self) -> bool:
+        """No bug has ended it."""
+        return self._closing.is_set() or self._thread.is_alive()
+
     def put(self, record: Record) -> None:
         self._queue.append(record)
 
@@ -238,9 +243,11 @@ class RecorderProcess:
         return call
 
     def _tell(self) -> None:
-        """Tell what is settled; while that is nothing new, tell at least that somebody is here."""
+        """Tell what is settled; while that is nothing new, tell at least that somebody is here. Where a bug has ended
+        the other thread, say nothing: the tap starts a successor.
+        """
         now, disk = time.monotonic(), self._disk
-        if disk is None or now - self._told < _TICK:
+        if disk is None or not disk.works or now - self._told < _TICK:
             return
         # Copied at once: the other thread counts meanwhile.
         progress = Progress(dict(self.counts), disk.spool.disk_bytes, disk.healthy, disk.spool.full)

@@ -38,7 +38,7 @@ SEGMENT_BYTES = 64 << 20
 _SEGMENT_SECONDS = 600.0
 """After which what was written is in a segment that has ended, and goes as soon as it is published."""
 _LOOK_SECONDS = 1.0
-"""How often the disk is looked at while the quota is reached."""
+"""How often all spools are measured."""
 _SEARCH_BYTES = 1 << 20
 OTLP = "otlp"
 """Directory of the spool for calls that came as telemetry; those of taps are numbers."""
@@ -143,11 +143,10 @@ class SpoolWriter:
         """
         # Somebody may have removed the directory under us: an unlinked file takes writes and keeps nothing.
         gone = self._file >= 0 and os.fstat(self._file).st_nlink == 0
-        if self._file < 0 or gone or self._size >= self._segment_bytes or self._aged():
+        if self._file < 0 or gone or self._size >= self._segment_bytes:
             self._roll()
+        self.tend()
         data = b"".join([frame(record, self._mark) for record in records])
-        if self.disk_bytes + len(data) > self._quota:
-            self._look()
         self.full = self.disk_bytes + len(data) > self._quota
         if self.full:
             return False
@@ -184,10 +183,12 @@ class SpoolWriter:
             self._safe = self._size
 
     def tend(self) -> None:
-        """For the times when nothing comes: see whether there is room again, and end a segment that is old."""
-        if self.full and self._look():
-            self.full = self.disk_bytes >= self._quota
-        if self._aged():
+        """Also for the times when nothing comes: see whether there is room, and end a segment that is old."""
+        now = time.monotonic()
+        if now - self._looked >= _LOOK_SECONDS:
+            self._look()
+            self.full = self.full and self.disk_bytes >= self._quota
+        if self._size and now - self._began > _SEGMENT_SECONDS:
             self._roll()
 
     def close(self) -> None:
@@ -195,9 +196,6 @@ class SpoolWriter:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-    def _aged(self) -> bool:
-        return self._size > 0 and time.monotonic() - self._began > _SEGMENT_SECONDS
 
     def _roll(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -218,17 +216,12 @@ class SpoolWriter:
             os.close(self._file)
         self._file, self._size, self._safe = -1, 0, 0
 
-    def _look(self) -> bool:
-        """Measure all spools; while they are full, not all the time."""
-        now = time.monotonic()
-        if self.full and now - self._looked < _LOOK_SECONDS:
-            return False
-        self._looked = now
+    def _look(self) -> None:
+        self._looked = time.monotonic()
         self.disk_bytes = spool_bytes(self.directory)
         with contextlib.suppress(OSError):  # of another owner: their own tap fails over it, not this one
             others = (one for one in spools(self.directory.parent) if one != self.directory)
             self.disk_bytes += sum(map(spool_bytes, others))
-        return True
 
 
 class SpoolReader:

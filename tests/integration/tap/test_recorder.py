@@ -212,6 +212,9 @@ gate, write = pathlib.Path({gate!r}), os.write
 def stuck(file, data):
     while gate.exists() and gate.read_text() == "hangs":
         time.sleep(0.01)
+    if gate.exists() and gate.read_text() == "bug":
+        gate.unlink()
+        raise RuntimeError("a bug")
     if gate.exists():
         raise OSError(28, "No space left on device")
     return write(file, data)
@@ -219,16 +222,35 @@ os.write = stuck
 """
 
 
+def patched_disk(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that says what the disk of recorders does from now on; it works if there is none."""
+    gate = directory / "gate"
+    (directory / "sitecustomize.py").write_text(TAKES_NOTHING.format(gate=str(gate)))
+    monkeypatch.setenv("PYTHONPATH", f"{directory}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr("daemon.tap.recorder.SILENCE_SECONDS", 2 * patience.SLOW)
+    return gate
+
+
+@pytest.mark.promise
+async def test_a_bug_in_writing_costs_a_recorder_and_no_record(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = patched_disk(tmp_path, monkeypatch)
+    async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
+        await ask(http)
+        await rig.records()
+        gate.write_text("bug")
+        await ask(http, 3)
+        assert len(await rig.records_until(3)) == 3
+        assert lives_and_losses(rig.tap.spool) == (1, 0)
+
+
 @pytest.mark.promise
 @pytest.mark.parametrize("how", ["hangs", "is full"])
 async def test_a_disk_that_takes_nothing_for_long_costs_no_record_and_no_recorder(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    gate = tmp_path / "gate"
-    (tmp_path / "sitecustomize.py").write_text(TAKES_NOTHING.format(gate=str(gate)))
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    silence = 2 * patience.SLOW
-    monkeypatch.setattr("daemon.tap.recorder.SILENCE_SECONDS", silence)
+    gate, silence = patched_disk(tmp_path, monkeypatch), 2 * patience.SLOW
     monkeypatch.setattr("daemon.tap.proxy._FEEDBACK_SECONDS", 0.5)
     async with running_tap(tmp_path, engine.port) as rig, rig.http() as http:
         spool, asked, end = rig.tap.spool, 0, anyio.current_time() + 2.5 * silence
