@@ -62,10 +62,9 @@ class Words:
         self._all, self._ascii, self._long = words, tuple(filter(str.isascii, words)), long
 
     def __call__(self, clues: Clues) -> bool:
-        return (clues.long_run or not self._long) and self.among(clues.low)
-
-    def among(self, low: str) -> bool:
-        """Whether one of them stands in a text in lower case."""
+        if self._long and not clues.long_run:
+            return False
+        low = clues.low
         for word in self._ascii if low.isascii() else self._all:  # noqa: SIM110 - half of what `any` takes
             if word in low:
                 return True

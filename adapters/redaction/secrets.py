@@ -58,10 +58,12 @@ _AGAIN = re.compile(rf"(?i)[^\n.!?;:=]{{0,48}}?(?:{_SIGN}|{_SAID})" + _VALUE)
 _LINE_END = re.compile(r"[\"';, \t]{0,3}(?:[\r\n]|\Z)")
 _OPENING, _CLOSING = tuple("([{"), tuple(")]}")
 _USERS = Words("user", "login", "log in", "sign in", "benutzer", "usuario")
-_WORD = re.compile(r"[^\"'`=(\[{<>]+")
-_AS = frozenset(listed("as, als, comme, como, come"))
-_MOST_BETWEEN = 3
-"""Words between `as` and a name: `use ... as the new root password`."""
+_AS_WORD = r"(?:as|als|comme|como|come)\s"
+_AS = re.compile(
+    r"(?i)(?<!\S)[\"'`.,;:()]*(?P<value>[^\s\"'`=(\[{<>]+?)[\"'`.,;:()]*"
+    rf"\s+{_AS_WORD}\s*(?:(?!{_AS_WORD})\S+\s+){{0,3}}\S*\Z"
+)
+"""`use ... as the new root `, up to a name."""
 
 
 def _stated(text: str) -> Spans:
@@ -125,7 +127,7 @@ def _tie(match: re.Match[str], text: str, start: int) -> int | None:
     ):
         return None  # of a longer list
     if found.get("blank"):
-        user = _USERS.among(lowered(text[max(0, start - 48) : match.start()]))
+        user = next(_USERS.places(lowered(text[max(0, start - 48) : match.start()])), None)
         value = text[first:last]
         return FAR if user or not (value.islower() or (value.isupper() and "-" in value)) else None
     if found["quote"]:
@@ -142,15 +144,8 @@ def _tie(match: re.Match[str], text: str, start: int) -> int | None:
 
 def _before(text: str, start: int, kind: str) -> tuple[int, int] | None:
     """What stands before a name: `use ... as the password`."""
-    floor = max(0, start - 100)
-    words = text[floor:start].split()[-_MOST_BETWEEN - 2 :]
-    for at in range(len(words) - 1, 0, -1):
-        if words[at].lower() in _AS:
-            value = words[at - 1].strip("\"'`.,;:()")
-            first = text.rfind(value, floor, start)
-            tells = _WORD.fullmatch(value) and is_secret(kind, value, FAR)
-            return (first, first + len(value)) if tells else None
-    return None
+    match = _AS.search(text, max(0, start - 100), start)
+    return match.span("value") if match and is_secret(kind, match["value"], FAR) else None
 
 
 _CODES = (
