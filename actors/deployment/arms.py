@@ -82,7 +82,7 @@ class Arms(msgspec.Struct, frozen=True):
     records: Mapping[int, tuple[int, int]] = {}
     """(solved, runs with an outcome) of the stable version and those lately; with one engine."""
     rows: int = 0
-    """Runs that were gone through."""
+    """Runs that were gone through; one that was only read, and not chosen, is half of one."""
 
     @property
     def against(self) -> str:
@@ -165,6 +165,8 @@ class ArmsCount:
     def __init__(self, store: Store, *, kinds: Kinds, alone: bool, sample: int = SAMPLE) -> None:
         self._store, self._kinds, self._alone, self._sample = store, kinds, alone, max(SAMPLE, sample)
         self._seen: dict[str, _Seen] = {}
+        self._not_chosen = 0
+        """Rows that this count has read in vain."""
 
     def forget(self) -> None:
         """Another trial begins."""
@@ -183,6 +185,7 @@ class ArmsCount:
         """Both sides by `now`; `good`, `world` and `served` as in `CanaryWatch.verdict`."""
         since, mine = trial.since, trial.goal.version
         lately = [version for version in good if version not in (stable, mine)][1 - _LATELY :] if self._alone else []
+        self._not_chosen = 0
         judged = await self._told(mine, since, math.inf)
         runs = await self._store.recent_outcomes(since=since, limit=_BOTH)
         waits, whole, newest_ids = 0.0, list[OutcomeRow](), set[str]()
@@ -194,7 +197,7 @@ class ArmsCount:
                 whole = await self._told(mine, since, now - waits)
                 whole += await self._told(stable, 0.0, min(since, now - waits), served)
             earlier = await self._store.recent_outcomes(until=since, limit=_BOTH)
-            runs += _in_turn(earlier, SAMPLE)
+            runs += self._in_turn(earlier, SAMPLE)
             newest_ids = {row.id for row in earlier[:SAMPLE]}
             judged += before
             for version in lately:
@@ -218,7 +221,7 @@ class ArmsCount:
         lost = await self._lost(trial, newest_before)
         # In a thread: with thousands of runs it takes a tenth of a second, and everybody else would wait.
         found = await anyio.to_thread.run_sync(self._tally, told, ran, complete, lost, (stable, *lately))
-        return msgspec.structs.replace(found, waits=waits, rows=len(rows))
+        return msgspec.structs.replace(found, waits=waits, rows=len(rows) + self._not_chosen // 2)
 
     def _tally(self, judged: _Known, runs: _Known, whole: _Known, lost: Sequence[bool], stable: Sequence[int]) -> Arms:
         all_told = [(self._reported(one, row), row.outcome < 0.5) for one, row in judged if row.outcome is not None]
@@ -254,7 +257,13 @@ class ArmsCount:
             begin = since if served is None else served
             rows += await self._store.recent_outcomes(version=-1, since=begin, until=until, limit=_BOTH)
             rows.sort(key=lambda row: row.ended, reverse=True)
-        return _in_turn(rows, self._sample)
+        return self._in_turn(rows, self._sample)
+
+    def _in_turn(self, rows: Sequence[OutcomeRow], size: int) -> list[OutcomeRow]:
+        """The newest of each party, `size` of all."""
+        parties = [party_of(row.tenant, row.caller) for row in rows]
+        self._not_chosen += max(0, len(rows) - size)
+        return [rows[place] for place in newest(parties, size, len(rows))]
 
     async def _read(self, ids: Sequence[str], trial: ServingTrial, stable: int, served: float) -> None:
         """Look at the bodies of those that are new, all of them, for no look should be spent on half of a side; and
@@ -320,12 +329,6 @@ def _side(
     if version == trial.goal.version:
         return True
     return False if version == stable and not alone else None
-
-
-def _in_turn(rows: Sequence[OutcomeRow], size: int) -> list[OutcomeRow]:
-    """The newest of each party, `size` of all."""
-    parties = [party_of(row.tenant, row.caller) for row in rows]
-    return [rows[place] for place in newest(parties, size, len(rows))]
 
 
 def _late(row: OutcomeRow) -> int:

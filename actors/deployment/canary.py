@@ -36,10 +36,9 @@ _WITHIN, _DAY = 7200.0, 86_400.0
 """Seconds: a trial should have its outcomes within so many, at the rate of so many before it."""
 _RATE_ROWS = 4096
 """Newest runs of that day that the rate is read from."""
-_SECONDS_A_ROW = 0.004
-"""From one count of the runs to the next, times the runs: one takes 20 microseconds, and as much again to read what it
-was chosen from, so that a long trial never takes more than a hundredth of a core, and one of a few hundred runs is
-counted with every tick."""
+_SECONDS_A_ROW = 0.002
+"""From one count of the runs to the next, times the runs: one takes 20 microseconds, so that a long trial never takes
+more than a hundredth of a core, and one of a few hundred runs is counted with every tick."""
 _LOOKS = "swapper/canary"
 SHARE = 0.1
 """With several engines: of new trajectories, what the one with the trial gets at least: where outcomes are many, a bad
