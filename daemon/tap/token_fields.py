@@ -51,26 +51,17 @@ _NULL = msgspec.Raw(b"null")
 
 
 def asked(request: Request, *, kept: bool) -> tuple[bytes, tuple[str, ...]]:
-    """The body for the engine, and the fields to be hidden of its answer. Of a call that is not `kept` nothing is asked
-    for; an answer that was stored may have been asked for it all the same.
-    """
-    head, body = request.head, request.body
-    if head.old:
-        return body, ()
-    if head.path.startswith(STORED):
-        return body, (_MESSAGES,)
-    if kept and head.method == b"POST" and head.path in _WANTED and b"content-encoding" not in head.named:
-        return with_tokens(body, head.path)
-    return body, ()
-
-
-def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]]:
-    """The body for the engine, which asks for what is wanted of `path` where the client's does not name it; and the
-    names of the fields that were added.
+    """The body for the engine, which asks for what is wanted where the client's does not name it; and the names of the
+    fields that were added, or had been added to a call whose answer the engine has stored.
 
     All that the client wrote stays byte for byte. A body that is no JSON object comes back as it is, or as one that is
-    none either: the engine's own error is the one to show.
+    none either: the engine's own error is the one to show. Nothing is asked for if the call is not `kept`.
     """
+    head, body, path = request.head, request.body, request.path
+    if path.startswith(STORED) and not head.old:
+        return body, (_MESSAGES,)
+    if not kept or head.method != b"POST" or path not in _WANTED or head.old or b"content-encoding" in head.named:
+        return body, ()
     start, end = body.find(b"{"), body.rfind(b"}")
     # vLLM (0.32) leaves an echoed prompt out of the text when it is asked for token ids.
     if start < 0 or end < start or (path == COMPLETIONS and b'"echo"' in body):
