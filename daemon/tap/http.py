@@ -96,19 +96,19 @@ class RequestParser:
         """Its head is."""
         self.expects = False
         """The client waits for `100 Continue` before it sends the body."""
-        self._body_bytes = self._head_bytes = self._raw_bytes = 0
+        self._body_bytes = self._raw_bytes = 0
         self._url, self._length = b"", -1
         self._headers: list[tuple[bytes, bytes, bytes]] = []
 
     def on_url(self, url: bytes) -> None:
         self._url += url
-        self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers come the same way, and must not pass for headers.
         if self.in_body:
             return
-        self._count_head(len(name) + len(value))
+        if len(self._headers) >= _MOST_HEADERS:
+            raise _long_head()
         lower = name.lower()
         if lower == b"content-length":
             # llhttp has made sure that it is one, and a number.
@@ -116,13 +116,10 @@ class RequestParser:
         else:
             self._headers.append((lower, name, value))
 
-    def _count_head(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > MAX_HEADER_BYTES or len(self._headers) >= _MOST_HEADERS:
-            raise _long_head()
-
     def on_headers_complete(self) -> None:
         self.in_body = True
+        if len(self._url) + sum(len(name) + len(value) for _, name, value in self._headers) > MAX_HEADER_BYTES:
+            raise _long_head()
         version = self._parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise Refused(505, "unknown_version", "HTTP/1.1 is spoken here")
