@@ -16,8 +16,8 @@ LIMIT = 256 << 20
 its turn is counted as well.
 
 With both budgets, the bodies once more on their way to an engine, and 128 MiB of records that is 0.9 GiB. Each of 4,096
-connections may hold 96 KiB of head, a small body, and as much again on the way to an engine or 320 KiB of an answer
-that its agent does not read: 2.6 GiB. systemd gives a tap and its recorder 4 GiB."""
+connections may hold 96 KiB of head, a small body, and as much again on the way to an engine or 250 KiB of an answer
+that its agent does not read: 2.4 GiB. systemd gives a tap and its recorder 4 GiB."""
 
 
 class BodyBudget:

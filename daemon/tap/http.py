@@ -74,20 +74,15 @@ class RequestParser:
             if isinstance(error.__context__, Refused):
                 raise error.__context__ from None
             raise Refused(400, "malformed_http", f"malformed HTTP request: {error}") from error
-        if not self.partial:
-            if fresh and len(self.requests) == before + 1:
-                self._remember(data)
-        elif len(self.requests) == before:  # else most of it was of the requests before this one
+        if fresh and not self.partial and len(self.requests) == before + 1:
+            if self._head.keep_alive and self._length >= 0:
+                # One request, whole: the next one may have the same head.
+                self._head_cache = HeadCache.of(data, self._length, self._head)
+        elif self.partial and len(self.requests) == before:  # else most of it was of the requests before this one
             # llhttp keeps an unfinished header or trailer to itself, so the callbacks alone would bound nothing.
             self._raw_bytes += len(data)
             if self._raw_bytes > MAX_HEADER_BYTES + _SLACK + (2 * self._max_body if self.in_body else 0):
                 raise self._too_large() if self.in_body else _long_head()
-
-    def _remember(self, data: bytes) -> None:
-        """`data` was one whole request: the next one may have the same head."""
-        head = self.requests[-1].head
-        if head.keep_alive and self._length >= 0:
-            self._head_cache = HeadCache.of(data, self._length, head)
 
     def on_message_begin(self) -> None:
         self.partial = True
@@ -96,19 +91,19 @@ class RequestParser:
         """Its head is."""
         self.expects = False
         """The client waits for `100 Continue` before it sends the body."""
-        self._body_bytes = self._head_bytes = self._raw_bytes = 0
+        self._body_bytes = self._raw_bytes = 0
         self._url, self._length = b"", -1
         self._headers: list[tuple[bytes, bytes, bytes]] = []
 
     def on_url(self, url: bytes) -> None:
         self._url += url
-        self._count_head(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Trailers come the same way, and must not pass for headers.
         if self.in_body:
             return
-        self._count_head(len(name) + len(value))
+        if len(self._headers) >= _MOST_HEADERS:
+            raise _long_head()
         lower = name.lower()
         if lower == b"content-length":
             # llhttp has made sure that it is one, and a number.
@@ -116,13 +111,10 @@ class RequestParser:
         else:
             self._headers.append((lower, name, value))
 
-    def _count_head(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > MAX_HEADER_BYTES or len(self._headers) >= _MOST_HEADERS:
-            raise _long_head()
-
     def on_headers_complete(self) -> None:
         self.in_body = True
+        if len(self._url) + sum(len(name) + len(value) for _, name, value in self._headers) > MAX_HEADER_BYTES:
+            raise _long_head()
         version = self._parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise Refused(505, "unknown_version", "HTTP/1.1 is spoken here")
@@ -175,20 +167,19 @@ class RequestParser:
         self._head.keep_alive = self._parser.should_keep_alive()
         self.requests.append(Request(self._head, b"".join(self._body), self._clock(), self._held))
         self._body, self._held = [], 0
-        if self.waits:  # all of it came along with its head
-            self._wait_no_longer()
+        self._wait_no_longer()  # if all of it came along with its head
 
     def release(self) -> None:
         """Give back what is held of bodies that nobody will answer."""
-        if self.waits:
-            self._wait_no_longer()
+        self._wait_no_longer()
         self.budget.give(self._held + sum(request.held for request in self.requests))
         self._body, self._held, self.in_body = [], 0, False
         self.requests.clear()
 
     def _wait_no_longer(self) -> None:
-        self.waits = False
-        self.budget.leave(self._granted)
+        if self.waits:
+            self.waits = False
+            self.budget.leave(self._granted)
 
     def _too_large(self) -> Refused:
         return Refused(413, "body_too_large", f"request body above {self._max_body} bytes")

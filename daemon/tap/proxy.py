@@ -148,7 +148,7 @@ class Call:
                 engine = await self._upstream.dial()
                 break
             except OSError as error:
-                self._tell(down=True)
+                self._upstream.tell(healthy=False)
                 tried.append(self._upstream)
                 other = self._proxy.router.other(tried)
                 if other is None:
@@ -284,11 +284,11 @@ class Call:
             proxy.counts.errors[problem] += 1
         else:
             proxy.counts.observe(self._busy)
-        if self._reply.received:
-            self._tell(down=False)
         if proxy.router.many:
             # Also when the agent left: many do so at the last event, before the end of the body.
             proxy.router.learn(b"".join(self._reply.body), upstream)
+        elif self._reply.received:
+            upstream.tell(healthy=True)
 
     def _record(self, problem: str, status: int) -> None:
         """Hand the copy to the recorder; nothing in here may stop an answer."""
@@ -310,13 +310,6 @@ class Call:
             proxy.counts.errors["capture"] += 1
             # Not the path itself, which a stranger writes.
             log.exception("capture_failed", dialect=dialect_at(self._request.path.decode("latin-1")) or "other")
-
-    def _tell(self, *, down: bool) -> None:
-        upstream = self._upstream
-        if down != upstream.said_down:
-            upstream.said_down = down
-            where = upstream.authority.decode()
-            (log.error if down else log.info)("upstream_down" if down else "upstream_back", upstream=where)
 
 
 _REFUSALS = {

@@ -121,9 +121,7 @@ class Router:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
             async with asyncio.timeout(max(1.0, seconds)):
                 healthy = await upstream.probe()
-        if healthy != upstream.healthy:
-            upstream.healthy = healthy
-            (log.info if healthy else log.error)("upstream_healthy" if healthy else "upstream_sick", name=upstream.name)
+        upstream.tell(healthy=healthy)
 
     async def follow(self, path: Path, seconds: float) -> None:
         """Look every `seconds` what the daemon tells of several engines, for ever."""

@@ -51,31 +51,22 @@ _NULL = msgspec.Raw(b"null")
 
 
 def asked(request: Request, *, kept: bool) -> tuple[bytes, tuple[str, ...]]:
-    """The body for the engine, and the fields to be hidden of its answer. Of a call that is not `kept` nothing is asked
-    for; an answer that was stored may have been asked for it all the same.
-    """
-    head, body = request.head, request.body
-    if head.old:
-        return body, ()
-    if head.path.startswith(STORED):
-        return body, (_MESSAGES,)
-    if kept and head.method == b"POST" and head.path in _WANTED and b"content-encoding" not in head.named:
-        return with_tokens(body, head.path)
-    return body, ()
-
-
-def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]]:
-    """The body for the engine, which asks for what is wanted of `path` where the client's does not name it; and the
-    names of the fields that were added.
+    """The body for the engine, which asks for what is wanted where the client's does not name it; and the names of the
+    fields that were added, or had been added to a call whose answer the engine has stored.
 
     All that the client wrote stays byte for byte. A body that is no JSON object comes back as it is, or as one that is
-    none either: the engine's own error is the one to show.
+    none either: the engine's own error is the one to show. Nothing is asked for if the call is not `kept`.
     """
+    head, body, path = request.head, request.body, request.path
+    if path.startswith(STORED) and not head.old:
+        return body, (_MESSAGES,)
+    if not kept or head.method != b"POST" or path not in _WANTED or head.old or b"content-encoding" in head.named:
+        return body, ()
     start, end = body.find(b"{"), body.rfind(b"}")
     # vLLM (0.32) leaves an echoed prompt out of the text when it is asked for token ids.
     if start < 0 or end < start or (path == COMPLETIONS and b'"echo"' in body):
         return body, ()
-    missing = tuple(_WANTED[path])
+    missing = _ALL[path]
     # A long prompt takes ten times longer to parse than to search (from behind), and hardly any names these fields.
     if any([body.rfind(mark) >= 0 for mark in _MARKS[path]]):
         try:
@@ -91,6 +82,9 @@ def with_tokens(body: bytes, path: bytes = CHAT) -> tuple[bytes, tuple[str, ...]
     # The last bytes tell it for all but bodies of blanks, and copy no long prompt.
     comma = b"," if body[max(start + 1, end - 64) : end].strip() or body[start + 1 : end].strip() else b""
     return b"".join((body[:end], comma, _asking(path, missing), body[end:])), missing
+
+
+_ALL = {path: tuple(wanted) for path, wanted in _WANTED.items()}
 
 
 @cache
@@ -127,7 +121,9 @@ class _Hidden:
         self._beside = _BESIDE in asked
         """One field of a plain answer, or one event of a stream, is the plug-in's."""
         self._fields = [field for name in asked for field in _NAMES.get(name, (name,))]
-        self.shown = re.compile(b'"(?:%b)"(?!:null)' % "|".join(self._fields).encode())
+        # Each of them ends with `s`: a search for that and a quote is three times as fast as one for all of them.
+        ends = "|".join([f'(?<="{name}")' for name in self._fields])
+        self.shown = re.compile(f's"(?!:null)(?:{ends})'.encode())
         """One of them that is not null."""
         known = [(b',"%b":' % name.encode(), *_KNOWN[name]) for name in self._fields if name in _KNOWN]
         self._known = [(field + begins, field + b"null", ends) for field, begins, ends in known]
@@ -181,14 +177,18 @@ class _Hidden:
         sequences with one are fields wherever they stand; and the value of a field ends where the next one begins.
         """
         for begins, null, ends in self._known:
-            parts, stop = [], len(data)
             start = data.rfind(begins)  # from behind because that is twice as fast
-            while start >= 0:
-                end = data.find(ends, start, stop)
-                parts += [data[start:stop]] if end < 0 else [data[end + 1 : stop], null]
-                stop, start = start, data.rfind(begins, 0, start)
-            if parts:
-                data = b"".join([data[:stop], *reversed(parts)])
+            if start < 0:
+                continue
+            if data.find(begins, 0, start) < 0:
+                # The only one: a plain answer, or one event. Searching its value once more would cost most of all.
+                end = data.find(ends, start)
+                if end >= 0:
+                    data = b"".join((data[:start], null, data[end + 1 :]))
+                continue
+            first, *others = data.split(begins)
+            ended = [(part, part.find(ends)) for part in others]
+            data = first + b"".join([begins + part if end < 0 else null + part[end + 1 :] for part, end in ended])
         return data
 
 
@@ -248,11 +248,12 @@ class HiddenAnswer:
                 out = reply.head.own + b"Transfer-Encoding: chunked\r\n\r\n"
         if self._form == "other":
             return data
-        self._held.append(reply.fresh)
         if self._form == "stream":
-            out += _chunk(self._whole_events())
-        elif reply.size > _MAX_ANSWER:
-            raise UpstreamBroke(f"an answer above {_MAX_ANSWER} bytes")
+            out += _chunk(self._whole_events(reply.fresh))
+        else:
+            self._held.append(reply.fresh)
+            if reply.size > _MAX_ANSWER:
+                raise UpstreamBroke(f"an answer above {_MAX_ANSWER} bytes")
         return out + self.ending(reply) if reply.done else out
 
     def ending(self, reply: ReplyParser) -> bytes:
@@ -266,9 +267,9 @@ class HiddenAnswer:
             return _chunk(b"" if self._hidden.shown.search(rest) else rest) + b"0\r\n\r\n"
         return b""
 
-    def _whole_events(self) -> bytes:
+    def _whole_events(self, fresh: bytes) -> bytes:
         """The events that are whole now, rewritten; the unfinished one waits."""
-        data = self._taken()
+        data = self._taken() + fresh if self._held else fresh
         end = _last_end(data)
         if end < len(data):
             self._held.append(data[end:])

@@ -9,6 +9,8 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+import structlog
+
 from daemon.tap.reply import ReplyParser
 from daemon.tap.settings import Address
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 _IDLE_SECONDS = 4.0
 """A connection idle for longer is closed: uvicorn, and so vLLM, closes after 5, and a request that meets that moment is
 sent twice."""
+
+log = structlog.get_logger(__name__)
 
 
 def bracketed(host: str) -> str:
@@ -79,12 +83,18 @@ class Upstream:
         usual, host = address.port == (443 if tls else 80), bracketed(address.host)
         self.authority = (host if usual else f"{host}:{address.port}").encode()
         self.healthy = True
+        """It can be reached; of several, it says itself that it is well."""
         self.closed = False
         """Gets no new trajectory while another engine is open."""
         self.trajectories = 0
-        self.said_down = False
-        """Its absence has been logged."""
         self.in_flight = 0
+
+    def tell(self, *, healthy: bool) -> None:
+        """Hear of its health; a change is logged."""
+        if healthy != self.healthy:
+            self.healthy = healthy
+            where = self.authority.decode()
+            (log.info if healthy else log.error)("upstream_back" if healthy else "upstream_down", upstream=where)
 
     def take(self) -> EngineConnection | None:
         """The connection used last, unless it has been idle for too long."""

@@ -28,13 +28,15 @@ from adapters.live.openapi import document
 from adapters.redaction import RedactionSettings, Redactor
 from daemon.errors import ConfigError
 from daemon.settings import reading
+from daemon.tap import token_fields
 from daemon.tap.errors import Refused, UpstreamBroke
 from daemon.tap.feedback import read_feedback
 from daemon.tap.http import RequestParser
 from daemon.tap.recorder_wire import Copied, decode_copied, encode_copied
 from daemon.tap.reply import ReplyParser
 from daemon.tap.spool import Record, SpoolReader, frame
-from daemon.tap.token_fields import HiddenAnswer, with_tokens
+from daemon.tap.token_fields import HiddenAnswer
+from tests.unit.daemon.tap import made
 
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages")
 _MARK = b"12345678"
@@ -92,7 +94,7 @@ def asked(data: bytes) -> None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         before = None
     for path in PATHS:
-        body, added = with_tokens(data, path.encode())
+        body, added = token_fields.asked(made.request(data, path.encode()), kept=True)
         assert added or body == data
         if isinstance(before, dict) and added:
             after = msgspec.json.decode(body)
