@@ -7,15 +7,12 @@ is the moment between the engine's close and our notice, which `daemon.tap.proxy
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 import structlog
 
 from daemon.tap.reply import ReplyParser
 from daemon.tap.settings import Address
-
-if TYPE_CHECKING:
-    from daemon.tap.proxy import Call
 
 _IDLE_SECONDS = 4.0
 """A connection idle for longer is closed: uvicorn, and so vLLM, closes after 5, and a request that meets that moment is
@@ -29,14 +26,20 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+class Caller(Protocol):
+    """Who uses a connection at the moment."""
+
+    def on_reply(self, data: bytes) -> None: ...
+    def on_engine_lost(self, error: Exception | None) -> None: ...
+
+
 class EngineConnection(asyncio.Protocol):
     """A connection to an engine: in the pool, or in the hands of one call."""
 
     def __init__(self, upstream: "Upstream") -> None:
         self._upstream = upstream
         self.transport: asyncio.Transport
-        self.call: Call | None = None
-        """Which uses it at the moment."""
+        self.call: Caller | None = None
         self.idle_since = 0.0
         self.used = False
         """It has carried a response before."""
