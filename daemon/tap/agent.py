@@ -12,7 +12,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal, Protocol, cast
 
 import structlog
 
@@ -20,9 +20,6 @@ from daemon.tap.errors import Refused
 from daemon.tap.http import RequestParser, no_room, refusal_bytes
 from daemon.tap.metrics import Counts
 from daemon.tap.request import Request
-
-if TYPE_CHECKING:
-    from daemon.tap.proxy import Call
 
 REQUEST_SECONDS = 120.0
 """From a request's first byte to its last, and a second more for each `_BYTES_A_SECOND` that come."""
@@ -41,6 +38,14 @@ _KEPT_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
 
+class Answering(Protocol):
+    """What answers a request, if that is not the tap itself: it sends what it has, and tells when it is over."""
+
+    def abandon(self) -> None: ...
+    def late(self) -> None: ...
+    def client_full(self, full: bool) -> None: ...
+
+
 class AgentConnection(asyncio.Protocol):
     """Serves one connection to its end."""
 
@@ -53,7 +58,7 @@ class AgentConnection(asyncio.Protocol):
         *,
         max_connections: int,
     ) -> None:
-        """`answer` answers a request by `reply`, at once or later, or by a `Call`, or refuses. `agents` are all open
+        """`answer` answers a request by `reply`, at once or later, or by what sets `call`, or refuses. `agents` are all open
         connections, this one among them for as long as it is open.
         """
         self._answer, self._parser, self._agents, self._counts = answer, parser, agents, counts
@@ -62,7 +67,7 @@ class AgentConnection(asyncio.Protocol):
         self._state: Literal["ASKING", "ANSWERING", "ENDING"] = "ASKING"
         self._request: Request | None = None
         """The one that is being answered."""
-        self.call: Call | None = None
+        self.call: Answering | None = None
         """What answers it, if that is not the tap itself."""
         self._early = b""
         self._refusal: Refused | None = None
