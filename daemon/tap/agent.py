@@ -58,8 +58,8 @@ class AgentConnection(asyncio.Protocol):
         *,
         max_connections: int,
     ) -> None:
-        """`answer` answers a request by `reply`, at once or later, or by what sets `call`, or refuses. `agents` are all open
-        connections, this one among them for as long as it is open.
+        """`answer` answers a request by `reply`, at once or later, or by what sets `call`, or refuses. `agents` are all
+        open connections, this one among them for as long as it is open.
         """
         self._answer, self._parser, self._agents, self._counts = answer, parser, agents, counts
         self._max_connections = max_connections
