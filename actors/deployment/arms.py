@@ -342,8 +342,8 @@ def _strata(said: Iterable[tuple[_Seen, bool]]) -> Strata:
 def _errors(seen: _Said, lost: Sequence[bool]) -> Rate:
     """Of runs with an error, and of such as the engine `lost`.
 
-    What an engine did not answer at all is no run and has no kind: whether that came to pass more often is asked of all
-    runs, whether a tool answered with an error of those that were answered.
+    A call that the engine did not answer has no run and no kind, so lost calls are compared among all runs together.
+    Errors of tools are compared among runs of a kind.
     """
     answered = _strata(seen)
     ended = [*((_ANY, mine, 1.0) for mine in lost), *((_ANY, bool(one.canary), 0.0) for one, _ in seen)]

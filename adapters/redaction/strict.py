@@ -85,8 +85,8 @@ class Strict:
         self._finder = finder
 
     def exchange(self, record: Exchange) -> Exchange:
-        """`record` with nothing of a stranger's. Token ids and log-probs go, and what was wrong is told without its
-        words. A model that the engine did not know is no name."""
+        """`record` with nothing of a stranger's. Token ids and log-probs go, and an error is told without its words.
+        The name of a model that the engine did not know is a stranger's text."""
         known = record.status < 400
         return msgspec.structs.replace(
             record,
@@ -168,9 +168,8 @@ class Strict:
         }
 
     def _arguments(self, value: Any) -> Any:
-        """Arguments of a call, in the form they came: an object without its keys, as a model invents some and a map has
-        customers' data for keys, or its text; what is no object stays none, so that a malformed call is seen to be
-        one."""
+        """Arguments of a call, in the form they came: an object or its text, without keys, for models invent some and
+        maps have customers' data for keys. A malformed call stays malformed."""
         if not value or not isinstance(value, str):
             return {"redacted": self._finder.placeholder("arguments", _canonical(value))} if value else value
         try:

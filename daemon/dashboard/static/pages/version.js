@@ -7,7 +7,7 @@ import { empty, facts, head, quoted, section, table, tag, time, version } from "
 
 const DECISION = { promote: "good", reject: "bad", hold: "warn" };
 const GROUPS = [
-  ["success", /^(success|low|high|tasks|attempts|best_of|looks|out_of_time|unchecked)/],
+  ["success", /^(success|low|high|tasks|attempts|looks|out_of_time|unchecked)/],
   ["against the incumbent", /^incumbent_/],
   ["safety", /^(safety_|breaches_)/],
   ["conduct on prompts", /^prompts_/],
