@@ -27,7 +27,7 @@ _FORMS = (
     r"sbp_[0-9a-f]{40}|pscale_(?:tkn|pw)_[\w-]{32,}|EAA[A-Za-z0-9]{60,}|LTAI[A-Za-z0-9]{16,}",
     r"sk\.eyJ[\w-]{40,}|sl\.[A-Za-z][\w-]{60,}|HRKU-[\w-]{40,}|bk[a-z]{1,2}_[0-9a-f]{40}",
     r"[0-9a-f]{32}-us\d{1,2}(?!\w)",
-    r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}|\d{8,10}:AA[\w-]{32,}",
+    r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}|(?:bot)?\d{8,10}:AA[\w-]{32,}",
     # A vendor that is not in this list: words, `_`, and a long mix of cases and digits. Ids are shorter or hex.
     r"[a-z]{2,10}_(?:[a-z]{2,8}_)?(?=[A-Za-z0-9]{0,80}\d)(?=[a-z0-9]{0,80}[A-Z])(?=[A-Z0-9]{0,80}[a-z])[A-Za-z0-9]{32,}",
 )

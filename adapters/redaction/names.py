@@ -59,7 +59,7 @@ _TABLE = tuple(
          r"|mot_de_passe|motdepasse|mdp|senha|wachtwoord|has[lł]o|heslo|lozinka|парол\w{0,2}|密码|密碼|パスワード|비밀번호|[sş]ifre"
          r"|l[oö]senord|salasana|passord|jelszo)s?|(?:\w*_|store|key|user|root)?(?:pass|pw)|clave|psk"),
         ("token", r"token|appid|sid|phpsessid|j?session_?id|auth|\w*(?:secret|_token|api_?key)|credentials?"
-         rf"|\w*(?:{'|'.join(KEYS)})_?key(?:_base)?|\w*secrets"
+         rf"|\w*(?:{'|'.join(KEYS)})_?key(?:_base)?|client_key_data|\w*secrets"
          r"|\w*(?:wlan|wifi|netzwerk|api|zugangs|geheim|lizenz)_?schl(?:ü|ue)ssel"),
     )
 )  # fmt: skip

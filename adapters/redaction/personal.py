@@ -55,7 +55,8 @@ _NATIONAL = (
     *(rf"id(?={sign}n(?:umber|ummer|o)\b)" for sign in " _-"),
     *listed(
         r"social.?security(?: number)?, ssn, nhs, national insurance, ni(?= n(?:umber|o)), nino, passport, passeport,"
-        r"pasaporte, passaporto?, paszport, reisepass, passnummer, driver'?s?.?licen[cs]e, driving.?licen[cs]e,"
+        r"pasaporte, passaporto?, paszport, reisepass(?:nummer)?, passnummer, krankenversicherten(?:nummer|nr),"
+        r"versicherten(?:nummer|nr), driver'?s?.?licen[cs]e, driving.?licen[cs]e, health insurance,"
         r"führerschein, permis de conduire, personalausweis, ausweis(?:nummer|nr)?, identity card, identity number,"
         r"national.?id, cpf, cnh, dni, nie, nif, curp, rut, pesel, dow[oó]d, aadha+r, pan(?=[ _-](?:number|card|no)),"
         r"nric, personnummer, henkilötunnus, cpr, fødselsnummer, bsn, burgerservicenummer, codice fiscale, ahv, sin,"

@@ -42,7 +42,7 @@ _SIGN = (
 )
 _SAID = (
     rf"(?:[’']s|\s{_VERB})(?:\s(?:still|now|currently|again|aktuell|jetzt|noch|weiterhin|aún|ahora|toujours|ancora))?"
-    r"\s{0,3}:?\s{1,3}|\?\s{1,3}(?:it[’']?s|it is|es ist|c'est|es|A:)\s{1,3}|(?:是|为|は|가|는|은|이)\s?"
+    r"(?:\s{0,3}:\s{1,12}|\s{1,3})|\?\s{1,3}(?:it[’']?s|it is|es ist|c'est|es|A:)\s{1,3}|(?:是|为|は|가|는|은|이)\s?"
 )
 _VALUE = (
     # In quotes, which may be escaped; or up to what ends a word: a comma within one does not, but before a name.
@@ -58,7 +58,7 @@ _AGAIN = re.compile(rf"(?i)[^\n.!?;:=]{{0,48}}?(?:{_SIGN}|{_SAID})" + _VALUE)
 _LINE_END = re.compile(r"[\"';, \t]{0,3}(?:[\r\n]|\Z)")
 _OPENING, _CLOSING = tuple("([{"), tuple(")]}")
 _USERS = Words("user", "login", "log in", "sign in", "benutzer", "usuario")
-_AS_WORD = r"(?:as|als|comme|como|come)\s"
+_AS_WORD = r"(?:as|als|comme|como|come|is (?:the|my|your|our))\s"
 _AS = re.compile(
     r"(?i)(?<!\S)[\"'`.,;:()]*(?P<value>[^\s\"'`=(\[{<>]+?)[\"'`.,;:()]*"
     rf"\s+{_AS_WORD}\s*(?:(?!{_AS_WORD})\S+\s+){{0,3}}\S*\Z"
@@ -171,8 +171,8 @@ _CODES = (
 
 _COOKIE = re.compile(r"(?i)(?:set-)?cookie[\"']?\s?[:=]\s?[\"']?(?P<all>[^\r\n\"']{8,4096})")
 _CRUMB = re.compile(r"([^=;\s]{1,64})=([^;\s]{8,})")
-_PUBLIC = ("sha1-", "sha256-", "sha384-", "sha512-", "aaaa")
-"""How a digest begins, and a public key of SSH."""
+_PUBLIC = ("sha1-", "sha256-", "sha384-", "sha512-", "aaaa", "chatcmpl-", "msg_", "resp_", "call_", "toolu_")
+"""How a digest begins, a public key of SSH, and an id of an answer or a call."""
 _ENOUGH_TURNS = 0.33
 """Of a word's characters: a word of random letters and digits changes between their kinds at every second one, names of
 things at every tenth."""
@@ -210,7 +210,7 @@ DETECTORS = (
     Detector("secret", _HINTS, _stated),
     labelled(
         "secret", _CODES,
-        r"(?![a-z])[^\n.!?;:=\d]{0,32}?(?:\s{0,2}[:=：#]\s{0,2}"
+        r"(?![a-z])[^\n.!?;:=\d]{0,32}?(?:\s{0,2}[:=：#?]\s{0,2}"
         r"|\s(?:is|was|ist|lautet|est|es|è|é|это)(?:\s(?:now|still|jetzt|noch|le|la|el|il|o))?\s{1,2}"
         r"|(?:是|为|は|는|은)\s?|\s{1,2})[\"']?(?P<value>\d{3,8})(?![\w.]*\d)(?!\s?(?:%|EUR|USD|€|\$))",
     ),
@@ -225,7 +225,7 @@ DETECTORS = (
     _phrase(
         Words(
             "mysql", "mariadb", "sshpass", "login", "redis-cli", "curl", "wget", "http ", "sqlcmd", "openssl", "smb",
-            "rpcclient", "net use", "7z", "rar ", "zip ",
+            "rpcclient", "net use", "ldap", "7z", "rar ", "zip ",
         ),
         r"(?:\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,120}?\s-p(?=\S)|\bsshpass\s+-p\s?"
         r"|\b(?:docker|podman|helm|oc|az|skopeo|nerdctl)\b[^\n|;]{0,40}\blogin\b[^\n|;]{0,120}?\s-p\s+"
@@ -233,6 +233,7 @@ DETECTORS = (
         r"|\b(?:smbclient|rpcclient|smbget)\b[^\n|;]{0,120}?\s-U\s?['\"]?[^\s%'\"]{1,64}%"
         r"|\b(?:7z|7za|rar|unrar)\b[^\n|;]{0,120}?\s-p(?=\S)|\b(?:un)?zip\b[^\n|;]{0,120}?\s-P\s+"
         r"|\bnet\s+use\b[^\n|;]{0,120}?\s/user:\S{1,64}\s+"
+        r"|\bldap(?:search|modify|add|passwd|whoami)\b[^\n|;]{0,120}?\s-w\s+"
         r"|\b(?:curl|http|wget)\b[^\n|;]{0,120}?\s(?:-u|-a|--user)[ =]?\s{0,3}['\"]?[^\s:'\"]{1,64}:)"
         r"['\"]?(?P<value>[^\s'\"]{3,200})",
     ),
@@ -277,7 +278,7 @@ DETECTORS = (
     ),
     _phrase(
         Words(":1", ":2", ":3", ":4", ":5", ":6", ":7", ":8", ":9", ":*:"),
-        r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(?P<value>\S{4,200})$",
+        r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(?P<value>[^:\s]{4,200})$",
     ),
     _phrase(
         Words("phrase", "mnemonic", "seed"),
@@ -297,5 +298,9 @@ DETECTORS = (
         r"|(?:session|sess|sid)[_-]?(?:id|key|token)?)=(?P<value>[\w%+/.~-]{16,200}=*)",
         is_one=_is_key,
     ),
+    # Without a name: how Go and Oracle write an address of a database, and what logs in for curl and git.
+    _phrase(Words("@tcp(", "@unix("), r"[\w.-]{1,64}:(?P<value>[^\s:\"'`]{3,128})@(?:tcp|unix)\("),
+    _phrase(Words("oracle:"), r"(?i)\boracle:\w{2,8}:[^/\s:]{1,64}/(?P<value>[^@\s]{3,128})@"),
+    _phrase(Words("machine "), r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<value>\S{3,200})"),
     _phrase(Words("://", long=True), r"://(?P<value>[A-Za-z0-9_-]{20,200})@", is_one=_is_key),
 )  # fmt: skip

@@ -33,7 +33,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def load(part: str) -> list[Case]:
-    """The cases of `part`: "build", "unseen", "later", "strange" or "blind"."""
+    """The cases of `part`: "build", "unseen", "later", "strange", "blind" or "guests"."""
     lines = (CASES / f"{part}.jsonl").read_text(encoding="utf-8").splitlines()
     return [msgspec.json.decode(line, type=Case) for line in lines]
 
@@ -48,7 +48,7 @@ def main() -> None:
     args = report.arguments("Reader of tool answers: precision and recall of failed calls").parse_args()
     figures: dict[str, float] = {}
     rows: list[tuple[object, ...]] = []
-    parts = {part: load(part) for part in ("unseen", "later", "build", "strange", "blind")}
+    parts = {part: load(part) for part in ("unseen", "later", "build", "strange", "blind", "guests")}
     for part, cases in {_FROZEN: parts["unseen"] + parts["later"], **parts}.items():
         kinds = sorted({case.kind for case in cases})
         for kind in ("", *kinds):

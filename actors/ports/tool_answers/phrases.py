@@ -9,18 +9,20 @@ HEADS = (
     r"bad (?:request|gateway)\b|request time|gateway time|too many requests\b|rate limit|internal server error\b|"
     r"unprocessable\b|illegal\b|unrecogni[sz]ed\b|traceback\b|panic:|fatal\b|segmentation fault\b|uncaught\b|"
     r"unhandled\b|oops\b|nope\b|wrong\b|incorrect\b|i tried reusing the same input\b|duplicate (?:key|entry)\b|"
-    r"no route to host\b|name or service not known\b|(?:i(?:['’]m| am) (?:so |very )?)?sorry\b|"
+    r"no route to host\b|name or service not known\b|"
+    r"(?:i(?:['’]m| am) (?:so |very )?)?sorry\b(?! for the (?:wait|delay))|"
     r"i(?:['’]m| am) (?:afraid|unable|not able|not allowed)\b|i (?:can['’]t|cannot|can not|won['’]t|may not)\b|"
     r"please (?:log|sign) in\b|only .{1,60}\b(?:may|can)\b|connection (?:refused|reset|error|timed out|closed)\b|"
-    r"(?:killed|terminated)$|no \w+ (?:was|were) \w+ed\b|(?:\w+ )?cancell?ed:"
+    r"(?:killed|terminated)$|no \w+ (?:was|were) \w+ed\b|(?:\w+ )?cancell?ed(?::|$)"
 )
 PHRASES = (
-    r"(?:apologies|unfortunately|aborted|interrupted|declined|refused|refusing|rejected|forbidden|unauthori[sz]ed|"
+    r"(?:apologies|unfortunately|aborted|interrupted|declined|refused|bounced|refusing|rejected|forbidden|unauthori[sz]ed|"
     r"insufficient|invalid|unavailable|unreachable|unterminated|restricted|mismatch|malformed|corrupt(?:ed)?|"
     r"misconfigured|throttled|rate.?limit(?:ed|ing)?|read-only mode|syntax error|timed?[ -]?out|fail(?:ed|ure)|"
     r"fully booked|exceed(?:s|ed)|bad credentials|faults?$|switched off)\b|"
     r"can(?:not|['’]t| not| only)\b|could(?: not|n['’]t)\b|unable to\b|must (?:be|have|provide|contain|specify|not"
-    r"|match|include|start)\b|may not have access\b|no longer \w|does not add up\b|nothing was \w+ed\b|"
+    r"|match|include|start)\b|may not have access\b|no longer \w|does not add up\b|"
+    r"nothing was (?:\w+ed|sent|paid|done|made|taken|written)\b|"
     r"(?:do|does|did)(?: not|n['’]t) (?:exist|support|have|match|belong|accept|allow|include|cover|respond|confirm"
     r"|approve|answer|complete|work|apply)\b|(?:have|has)n['’]t (?:access|permission|the rights?|enough|any)\b|"
     r"not an? \w|not (?:currently )?(?:found|valid|enough|sufficient|ok|sent|made|of type|something (?:i|we|you)"
@@ -51,7 +53,8 @@ PHRASES = (
     r"(?:encountered|exited with|an|was an) (?:an )?(?:unexpected |unknown |internal )?error\b|error occurred\b|"
     r"used (?:up|all (?:of )?your)\b|there is no .{1,40} (?:with|by|under|named|called|that you)\b|connect error\b|"
     r"(?:status(?: code)?\W{0,3}|HTTP(?:/\d(?:\.\d)?)?\W{1,3})[45]\d\d\b|(?<=: )[45]\d\d [A-Z]\w|"
-    r"ran (?:longer|into a problem)\b|in the past\b|moved or deleted\b|no matches found\b|not responding\b"
+    r"ran (?:longer|into a problem)\b|in the past\b|moved or deleted\b|no matches found\b|not responding\b|"
+    r"outside (?:of )?(?:the |your )?(?:allowed|permitted)\b"
 )
 NEGATED = (
     r"(?:is|are|was|were|am|been|do|does|did|has|have|had|will|would|could|may) not\b|[a-z]{2,6}n['’]t\b|\bnicht\b"
@@ -69,8 +72,10 @@ SUCCESS = (
 )
 FINE = (
     r"(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|typed|opened"
-    r"|booked|refunded|paid|navigated|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)"
-    r"|results?)\b|"
+    r"|booked|refunded|paid|navigated|searched|imported|exported|uploaded|downloaded|processed|copied|moved|installed"
+    r"|synced|indexed|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)|results?)\b(?! (?:0|none) of)|"
+    r"the (?:\w+ )?(?:page|list|cart|inbox|folder|directory|queue|file|table|calendar|document) is (?:empty|blank)\b|"
+    r"you (?:do not|don['’]t) have any (?!access|permission|rights?|credits?)|no \w{2,20}s found\b|"
     r"no (?:results?|match|matches|matching|items?|records?|entries|documents?|events|messages|rows|data|changes"
     r"|output|new|open|flights|hits|tasks|files|users)\b|nothing (?:found|to)\b|found (?:no|0|\d+)\b|"
     r"0 (?:results?|matches|rows|hits|records|items)\b|(?:there are|there is) no\b|"
@@ -78,7 +83,7 @@ FINE = (
     r"(?:nenhum|sem) resultado|nessun risultato|没有(?:结果|数据|找到)|无结果|結果はありません|該当する|"
     r"(?:\w{1,20} )?errors?\b\W{0,3}(?:0|none|null|no|nil)\b|"
     r"[^\n]{0,100}\b(?:no|zero|0|without(?: any)?) (?:\w{1,20} )?(?:errors?|failures?|exceptions?)\b|"
-    r"[^\n]{0,100}\b(?:no hay|sin|keine?|aucune?|pas d['’]|nessun|sem|geen|ingen|inga|brak) "
+    r"[^\n]{0,100}\b(?:no hay|sin|keine?|aucune?|pas d['’]|nessun|nenhum|ningún|sem|geen|ingen|inga|brak) "
     r"(?:errores|error|fehler|erreurs?|errore|erros?|fouten|fel|feil|błędów)\b"
 )
 """That it was done, that nothing was found, or went wrong: a message that begins so is of no failure."""

@@ -83,8 +83,9 @@ _WRAPPERS = (
     "value", "contents", "body", "stdout", "observation", "answer", "reply",
 )  # fmt: skip
 _BESIDE = frozenset(
-    {"tooluseid", "toolcallid", "id", "status", "type", "meta", "iserror", "role", "name", "isfinal", "annotations"}
-)
+    {"tooluseid", "toolcallid", "id", "status", "type", "meta", "iserror", "role", "name", "isfinal", "annotations",
+     "statuscode", "headers"}
+)  # fmt: skip
 """Members that a wrapper may have beside what it wraps."""
 _ERROR_NAME = re.compile(
     r"(?:^|[a-z#.])(?:Error|Exception|Fault)(?::|$)|^[A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+$|^E[A-Z]{4,12}$"
@@ -190,7 +191,9 @@ def _object(answer: Mapping[Any, Any], depth: int) -> bool:
     # AWS names the shape of an error by `__type`, and of nothing else.
     if _undone(members) or isinstance(answer.get("__type"), str):
         return True
-    code = next((members[key] for key in _EXITS if _is_number(members.get(key))), None)
+    about = members.get("metadata")
+    told = _members(about) if isinstance(about, Mapping) else members
+    code = next((told[key] for key in _EXITS if _is_number(told.get(key))), None)
     if code is not None and len(members) <= 12 and (code != NO or members.get("stderr")):
         return code != 0
     fine = any(members.get(key) is True for key in _FALSE_IS_BAD)
@@ -224,10 +227,12 @@ def _undone(members: Members) -> bool:
 
 
 def _errors(members: Members) -> list[str]:
-    """The members that say that something went wrong."""
+    """The members that say that something went wrong; a record with a state of its own tells of its own failure."""
+    record = "id" in members and len(members) > 4
     return [
         key for key, value in members.items()
         if (value is True if key == "failed" else _ERROR_KEY.match(key) and _is_wrong(value))
+        and not (record and key.startswith("failure"))
     ]  # fmt: skip
 
 

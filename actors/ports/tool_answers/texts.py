@@ -30,13 +30,14 @@ _DENSE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _DENSE_SENTENCE = 90
 
 _QUOTED = re.compile(
-    r"\"[^\"\n]{0,300}\"|“[^”\n]{0,300}”|«[^»\n]{0,300}»|「[^」\n]{0,300}」|`[^`\n]{0,300}`|'[^'\n]{3,300}'(?!\w)"
+    r"\"[^\"\n]{0,300}\"|“[^”\n]{0,300}”|„[^“”\n]{0,300}[“”]|«[^»\n]{0,300}»|「[^」\n]{0,300}」|`[^`\n]{0,300}`|'[^'\n]{3,300}'(?!\w)"
 )
 _MARKS = r"^[^\w\n]{0,8}"
 _ERROR_HEAD = re.compile(
     _MARKS + r"(?:(?:[a-z]{1,20} ){0,3}?(?:error|errors|exception|failure|fault)\b"
     r"(?:\(s\))?(?:\W{0,3}$|\s{0,2}[:!\]>)#]|\s\w{1,20}(?:ing|ando|iendo|endo)\b"
-    r"|\s(?:occurred|while|when|during|from|code|at|-?\d)|\sin [^\n]{1,80}:)|[1-9]\d{0,4} validation errors?\b)",
+    r"|\s(?:occurred|response|while|when|during|from|code|at|-?\d)|\sin [^\n]{1,80}:)"
+    r"|[1-9]\d{0,4} validation errors?\b)",
     re.IGNORECASE | re.MULTILINE,
 )
 _HEADS = re.compile(_MARKS + f"(?:{phrases.HEADS})", re.IGNORECASE)
@@ -62,10 +63,11 @@ _NAMES = re.compile(
 )
 """Names of errors in capitals: errno, Redis, Chrome, Node, the codes of gRPC and what is formed like them."""
 _IF = re.compile(
+    r"^(?:npm )?warn(?:ing)?\b[^\n]*\n|"
     r"\b(?:if|in case|unless|whenever|wenn|falls|when (?:this|it|you|the))\b[^.,;:!?\n]*",
-    re.IGNORECASE,
+    re.IGNORECASE | re.MULTILINE,
 )
-"""What would be a failure if it happened."""
+"""What would be a failure if it happened, and warnings before what was done."""
 _ENTRY = re.compile(r"\s{0,8}(?:\d{1,6}[.):]? |[-*•] )\s{0,8}\S")
 _CELLS = re.compile(r"[,;\t](?! )| \| |(?<=\S) {2,}(?=\S)")
 _CODE = (
@@ -76,9 +78,9 @@ _LAID_OUT = re.compile(
     rf"^\s{{0,8}}(?:{_CODE}|"
     r"#|//|/\*|```|\||[-*] |\d+[:.] |class |def |func |function |import |from \w+ import|export |public |"
     r"(?:fix|feat|chore|docs|refactor|test|build|ci|perf|style)(?:\([\w-]{1,40}\))?!?: |"
-    r"(?:commit )?[0-9a-f]{7,40}(?: |$)|"
+    r"(?:commit )?[0-9a-f]{6,40}(?: |$)|[A-Z][A-Z-]{1,20}\(\d\)(?: |$)|"
     r"[A-Z]{2,10}-\d{1,6} |--- |(?:Re|Fwd|Subject|From): |"
-    r"\[File: |diff --git|@@ |<\w|(?!\S{1,200}:\d{1,7}:\d{1,5}: (?:fatal )?error: )\S{1,200}:\d+[:-])"
+    r"\[File: |diff --git|@@ |<\w|(?!\S{1,200}:\d{1,7}:\d{1,5}: (?:(?:fatal )?error|undefined): )\S{1,200}:\d+[:-])"
 )
 """The first line of source, Markdown, a diff, a table, a history, or what grep prints."""
 _STAMP = re.compile(
@@ -110,7 +112,7 @@ _TITLE = re.compile(r"<title>[^<]{0,80}(?:\b[45]\d\d\b|error\b|not found|forbidd
 _EXCEPTION = re.compile(
     r"^\W{0,8}Traceback \(most recent call last\)|^\s{0,4}(?:\[?\w{1,20}\]? ){0,3}?(?:[\w$]{1,60}[.:/]{1,2}){0,12}"
     r"\w{0,60}(?:Error|Exception|Fault|Panic|Interrupt)\b(?:\s{0,2}[:(]|\s{0,4}$)"
-    r"|[^\n]{1,250} \(\w{1,60}(?:Error|Exception)\)$"
+    r"|^\w{1,60} {1,80}Traceback \(most recent call last\)|[^\n]{1,250} \(\w{1,60}(?:Error|Exception)\)$"
     r"|^(?:Stop(?:Async)?Iteration|KeyboardInterrupt|SystemExit)\b"
     r"|^(?:[\w$]{1,60}\.){0,8}[A-Z]\w{0,60}[a-z](?:NotFound|DoesNotExist|Refused|Denied|Timeout|Violation|Failure|Failed|Expired)\s{0,2}[:(]"
 )
@@ -120,7 +122,8 @@ _FRAME = re.compile(
     re.MULTILINE,
 )
 _BROKE_OFF = re.compile(
-    r"^(?:\S{1,200}:\d{1,7}:\d{1,5}: (?:fatal )?error: |exception in thread|sqlstate\[(?!00)|"
+    r"^(?:\S{1,200}:\d{1,7}:\d{1,5}: (?:(?:fatal )?error|undefined): |"
+    r"\S{1,200}\(\d{1,7},\d{1,5}\): error |exception in thread|sqlstate\[(?!00)|"
     r"unhandled exception|uncaught |(?:php )?fatal error|php parse error|panic: |"
     r"thread '[^'\n]{0,80}'(?: \(\d+\))? panicked at|goroutine \d+ \[|signal: |segmentation fault|npm err(?:!|or )|"
     r"fatal: |error\[E\d+\]|error: |make(?:\[\d+\])?: \*\*\*|[^\s:][^\n:]{0,200}: (?:command )?not found$|"
@@ -196,7 +199,8 @@ def _table(lines: list[str]) -> bool:
     cells = [len(_CELLS.findall(line.strip())) for line in first]
     rows = all(cells) and (len(set(cells)) == 1 or (len(first) > 2 and cells[0] > 1))
     fields = sum(map(bool, map(_FIELD.match, first[-len(first) + 1 :])))
-    return rows or (2 < len(first) == fields + 1 and not any(map(_ERROR_HEAD.match, first)))
+    outer = [line for line in first if not line.startswith(" ")]
+    return rows or (2 < len(first) == fields + 1 and not any(map(_ERROR_HEAD.match, outer)))
 
 
 def _broken(lines: list[str], tail: str) -> bool:
@@ -208,4 +212,5 @@ def _broken(lines: list[str], tail: str) -> bool:
     stack = "\n".join(line[:400] for line in near)
     if len(_FRAME.findall(stack)) >= _FRAMES or _BROKE_OFF.search(stack) or _BROKE_OFF.search(tail[-_TAIL:]):
         return True
-    return bool("\nTraceback (most recent call last)" in tail and _EXCEPTION.match(tail.rsplit("\n", 1)[-1][:300]))
+    broke = "\nTraceback (most recent call last)" in tail or _FRAME.match(lines[0])
+    return bool(broke and _EXCEPTION.match(tail.rsplit("\n", 1)[-1][:300]))

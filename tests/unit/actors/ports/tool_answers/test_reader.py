@@ -85,11 +85,11 @@ OK = [
     "    raise ValueError(\n        'no such file'\n    )\n\n    return path",
     "[ERROR] 09:14 import: row 4 failed\n[INFO] 09:15 import: done",
 ]  # fmt: skip
-WRONG = {"build": 6, "unseen": 3, "later": 3, "strange": 9, "blind": 4}
+WRONG = {"build": 6, "unseen": 3, "later": 3, "strange": 7, "blind": 4, "guests": 16}
 
 
 def test_of_the_labelled_answers_no_more_are_told_wrong_than_ever() -> None:
-    """996 answers of APIs, MCP servers, frameworks, runtimes and by hand, of which the reader was built on 641."""
+    """1,322 answers of APIs, MCP servers, frameworks, runtimes and by hand, of which the reader was built on 641."""
     wrong = {part: [c.text for c in load(part) if failed(c.text) != (c.label == "failed")] for part in WRONG}
     assert {part: len(texts) for part, texts in wrong.items()} == WRONG, wrong
 
