@@ -3,7 +3,7 @@ engine.
 
 Sampling needs one answer for all calls of a conversation, so that none is cut to pieces: the run that they name, else
 the response before them, else what they open with. An engine is found by the newest ids as well, which change with
-every call. Whatever the size of a body, only its ends are looked at: this happens between an agent and its answer.
+every call. Whatever the size of a body, only its ends are read: this happens between an agent and its answer.
 """
 
 import hashlib
@@ -23,9 +23,13 @@ _WORDS = 2048
 """Of a text whose end is not among the `_HEAD`."""
 _PROMPT = 256
 """Of a completion's prompt, which has no messages in it: its beginning stays while it grows."""
+_FAR = 8 << 20
+"""From the end; answers of tools may be long, and the id of the last one stands before them."""
 _ECHOES = 8
 """Newest ids of a request that are looked up."""
 _FOLLOWS = re.compile(rb'"(?:previous_response_id|tool_call_id|tool_use_id|call_id)"\s*:\s*"([^"\\]{1,256})"')
+_ID, _LONGEST = b'_id"', 300
+"""Their end, and bytes from there in which the id stands."""
 _ANSWERED = b'"assistant"'
 _MARKS = (b'"trajectory_id"', b'"conversation"', b'"previous_response_id"')
 _KEY = re.compile(r'[\s{,]*"((?:[^"\\]|\\.)*)"\s*:\s*')
@@ -80,7 +84,11 @@ def named(request: Request) -> tuple[bytes, bytes]:
 
 def newest_ids(body: bytes) -> list[bytes]:
     """The ids of responses and tool calls that a request goes on from, the newest first."""
-    return telling(reversed(_FOLLOWS.findall(body, max(0, len(body) - _TAIL))))[:_ECHOES]
+    found, first, end = list[bytes](), max(0, len(body) - _FAR), len(body)
+    while not found and (end := body.rfind(_ID, first, end)) >= 0:
+        found = _FOLLOWS.findall(body, max(0, end - _TAIL), end + _LONGEST)
+        end = max(first, end - _TAIL + _LONGEST)
+    return telling(reversed(found))[:_ECHOES]
 
 
 def telling(ids: Iterable[bytes]) -> list[bytes]:

@@ -1,6 +1,6 @@
 """Which engine a conversation is with: one table in memory that all taps of a machine share.
 
-    65,536 sets of four slots, the newest first; a slot is 12 bytes of the key's digest and 4 of the engine's name's
+    32,768 sets of eight slots, the newest first; a slot is 12 bytes of the key's digest and 4 of the engine's name's
 
 A set is written with one assignment, and without a lock: where two taps write the same set at the same moment, one
 conversation is forgotten and drawn anew. It lies in a file of a file system in memory, never on a disk, which could
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-_SETS, _WAYS, _KEY, _SLOT = 1 << 16, 4, 12, 16
+_SETS, _WAYS, _KEY, _SLOT = 1 << 15, 8, 12, 16
 _SET = _WAYS * _SLOT
 _BYTES = _SETS * _SET
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the file is ours alone, or it is not opened
@@ -58,7 +58,7 @@ def table_path(environment: Mapping[str, str], spool: Path) -> Path:
 
 def _place(key: bytes) -> tuple[bytes, int]:
     digest = hashlib.blake2b(key, digest_size=_KEY + 2).digest()
-    return digest[:_KEY], int.from_bytes(digest[_KEY:], "big") * _SET
+    return digest[:_KEY], (int.from_bytes(digest[_KEY:], "big") * _SETS >> 16) * _SET
 
 
 def _shared(path: Path) -> mmap.mmap:
