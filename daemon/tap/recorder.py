@@ -229,7 +229,8 @@ class Recorder:
     def _after_death(self, status: int | str | None) -> None:
         self.counts["restarts"] += 1
         log.error("scribe_ended", status=status, waiting=self.waiting)
-        self.progress = Progress(healthy=False, disk_bytes=self.progress.disk_bytes)
+        # The first of several is soon replaced, and reports wait for its successor; later ones are refused.
+        self.progress = Progress(healthy=self._pause == _FIRST_PAUSE, disk_bytes=self.progress.disk_bytes)
         self._deaths += self._sent == 1
         self._careful, self._sent, self._sent_bytes = max(self._careful, self._sent), 0, 0
         if self._deaths == _ATTEMPTS:

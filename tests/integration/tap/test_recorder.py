@@ -87,6 +87,19 @@ async def test_a_killed_scribe_is_replaced_and_loses_nothing(http: httpx.AsyncCl
 
 
 @pytest.mark.promise
+async def test_a_report_that_comes_while_a_killed_scribe_is_replaced_is_taken_by_its_successor(
+    http: httpx.AsyncClient, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.tap.recorder._FIRST_PAUSE", 1.0)
+    await ask(http)
+    await tell_scribe(rig, signal.SIGKILL)
+    await until(lambda: rig.tap.spool.counts["restarts"], "it is known to have ended")
+    async with reported(http) as answers:
+        pass
+    assert answers == [202]
+
+
+@pytest.mark.promise
 async def test_what_is_to_be_handed_over_the_moment_it_ends_goes_to_its_successor(rig: Rig) -> None:
     spool = rig.tap.spool
     await until(lambda: spool._link is not None, "there is a scribe")
