@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from actors.provisional.phrases import reaction
-from actors.provisional.transcript import Transcript, alike, names
+from actors.provisional.transcript import Transcript, alike, telling
 
 AGAIN = 0.6
 """Cosine from which on a later request is the same again."""
@@ -43,15 +43,15 @@ def follows(before: Transcript, after: Aftermath, later: Transcript) -> Aftermat
     near = (later.tenant, later.party, later.agent) == (before.tenant, before.party, before.agent)
     if not near or not 0.0 <= later.started - before.ended <= REACH or later.continues:
         return after
-    return Aftermath(after.turns, True) if repeats(before.goal, later.goal) else after
+    return Aftermath(after.turns, True) if repeats(before, later) else after
 
 
-def repeats(first: str, second: str) -> bool:
+def repeats(first: Transcript, second: Transcript) -> bool:
     """Whether the second request is the first again."""
-    close = alike(first, second)
-    if names(first) and names(second):
+    close = alike(first.words, second.words)
+    if first.names and second.names:
         # Two orders are two requests, however alike the words are.
-        return close >= SAME_THING and bool(names(first) & names(second))
+        return close >= SAME_THING and not first.names.isdisjoint(second.names)
     return close >= AGAIN
 
 
@@ -91,7 +91,7 @@ def complained(run: Transcript, after: Aftermath) -> int:
 def asked_again(run: Transcript, after: Aftermath) -> int:
     """The same request came again: in the conversation, or as the party's next run."""
     turns = (*run.turns, *after.turns)[-_TURNS:]
-    return -int(after.again or any(alike(run.goal, turn) >= AGAIN for turn in turns))
+    return -int(after.again or any(alike(run.words, telling(turn)) >= AGAIN for turn in turns))
 
 
 def went_on(run: Transcript, after: Aftermath) -> int:
@@ -99,7 +99,7 @@ def went_on(run: Transcript, after: Aftermath) -> int:
     turns = (*run.turns, *after.turns)[-_TURNS:]
     if not turns or reaction(turns[-1]) not in ("", "thanks"):
         return 0
-    return int(len(turns[-1]) >= 12 and alike(run.goal, turns[-1]) < SAME_THING)
+    return int(len(turns[-1]) >= 12 and alike(run.words, telling(turns[-1])) < SAME_THING)
 
 
 def unanswered(run: Transcript, after: Aftermath) -> int:

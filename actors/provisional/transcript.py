@@ -55,6 +55,10 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     started: float
     ended: float
+    words: frozenset[str] = frozenset()
+    """Of the goal (`telling`): it is held against those of many runs."""
+    names: frozenset[str] = frozenset()
+    """Those with a digit in them: orders, accounts, dates."""
 
 
 def transcript(run: Trajectory) -> Transcript:
@@ -78,14 +82,16 @@ def transcript(run: Trajectory) -> Transcript:
             repeated += key in made
             made.add(key)
             calls.append((call.name[:64], verdict))
-    last = steps[-1] if steps else None
+    last, goal = steps[-1] if steps else None, run.goal[:GOAL].lower()
+    said = telling(goal)
     return Transcript(
         id=run.id, tenant=run.tenant, party=party_of(run.tenant, run.caller), agent=agent_of(run),
-        goal=run.goal[:GOAL].lower(), turns=tuple(turns), resumed=cut(run.resumed_with), continues=run.continues,
+        goal=goal, turns=tuple(turns), resumed=cut(run.resumed_with), continues=run.continues,
         answer=cut(last.text) if last else "", calls=tuple(calls[-STEPS:]), repeated=repeated, steps=len(run.steps),
         errors=errors, invalid=sum(invalid(step, tools) for step in steps) if tools else 0,
         asked=bool(last) and asks(last), cut=bool(last and last.cut) or run.closed_by == "limit",
         version=run.max_version, started=run.started, ended=run.ended,
+        words=said, names=frozenset(filter(_number, said)),
     )  # fmt: skip
 
 
@@ -104,18 +110,14 @@ def words(text: str) -> list[str]:
     return list(found)[:_WORDS]
 
 
-def alike(first: str, second: str) -> float:
-    """Cosine of two texts' words, those of three letters or less left out: they are in every sentence."""
-    a, b = (
-        {word for word in words(text) if len(word) > 3 or not word.isascii() or _number(word)}
-        for text in (first, second)
-    )
+def telling(text: str) -> frozenset[str]:
+    """Words of `text` but those of three letters or less: they are in every sentence."""
+    return frozenset(word for word in words(text) if len(word) > 3 or not word.isascii() or _number(word))
+
+
+def alike(a: frozenset[str], b: frozenset[str]) -> float:
+    """Cosine of the words of two texts."""
     return len(a & b) / sqrt(len(a) * len(b)) if a and b else 0.0
-
-
-def names(text: str) -> set[str]:
-    """Words with a digit in them: orders, accounts, dates."""
-    return {word for word in words(text) if _number(word)}
 
 
 def _number(word: str) -> bool:
