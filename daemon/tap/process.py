@@ -5,7 +5,6 @@ meanwhile, for one that drains has let go of the port.
 """
 
 import asyncio
-import gc
 import os
 import signal
 from typing import Any
@@ -14,12 +13,10 @@ import anyio
 import uvloop
 
 from actors.system.notify import Notify
+from daemon.processes import garbage
 from daemon.tap.server import Bound, Tap
 from daemon.tap.settings import TapSettings
 from daemon.tap.sockets import inherited
-
-_GARBAGE = 20_000
-"""Objects made between two looks for cyclic garbage; calls leave next to none."""
 
 
 async def _until_signal(settings: TapSettings, redaction: dict[str, Any] | None, notify: Notify) -> None:
@@ -53,8 +50,5 @@ def main(settings: TapSettings, redaction: dict[str, Any] | None = None, notify:
     """Run until SIGTERM or SIGINT, on the sockets that systemd passes; the service manager hears how it goes."""
     # A closed terminal or a log rotation must not end it without a drain.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    # What is there now stays: looking through it over and over is what makes the slowest calls slow.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GARBAGE)
+    garbage.seldom()
     uvloop.run(_until_signal(settings, redaction, notify or Notify()))
