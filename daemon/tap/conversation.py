@@ -23,8 +23,9 @@ _WORDS = 2048
 """Of a text whose end is not among the `_HEAD`."""
 _PROMPT = 256
 """Of a completion's prompt, which has no messages in it: its beginning stays while it grows."""
-_FAR = 8 << 20
-"""From the end; answers of tools may be long, and the id of the last one stands before them."""
+_FAR = 2 << 20
+"""From the end: the id of a tool's answer stands before it, and no model reads a longer one. A body made to cost time
+takes 20 ms."""
 _ECHOES = 8
 """Newest ids of a request that are looked up."""
 _FOLLOWS = re.compile(rb'"(?:previous_response_id|tool_call_id|tool_use_id|call_id)"\s*:\s*"([^"\\]{1,256})"')

@@ -54,7 +54,7 @@ def test_new_runs_spread_by_weight_and_weight_zero_takes_none() -> None:
         (
             b'{"id":"msg_1","content":[{"type":"tool_use","id":"toolu_x7Qk1"}]}',
             b'{"messages":[{"type":"tool_result","tool_use_id":"toolu_x7Qk1","content":"%b"}],"m":{"user_id":"u"},"t":"%b"}'
-            % (b"x" * (3 << 20), b"y" * (2 << 20)),
+            % (b"x" * (1 << 20), b"y" * (512 << 10)),
         ),
     ],
     ids=["a tool's result", "a previous response", "a long result, and ids that are none before what is longer"],
