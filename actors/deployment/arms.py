@@ -12,18 +12,18 @@ word (`actors.statistics.parties`).
 """
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import anyio.to_thread
 import msgspec
 
 from actors.kinds.kinds import Kinds
-from actors.messages import Trajectory, called, derived_id
+from actors.messages import Trajectory, called
+from actors.monitoring.comparison import Runs, Value, Where, fair, strata, without
 from actors.ports.store import OutcomeRow
 from actors.statistics.change_tests import Strata
-from actors.statistics.parties import binds, newest, party_of, set_aside, thinned
-from actors.statistics.strata import Place, sorted_out, stratum_of
+from actors.statistics.parties import newest, party_of
+from actors.statistics.strata import Place
 from actors.store import Store
 from actors.tool_results.runs import RunSummary, all_reported, lateness, summarize
 from actors.versions.desired_state import ServingTrial
@@ -97,17 +97,12 @@ class _Seen(msgspec.Struct, frozen=True):
     """None: it counts on neither side."""
     version: int
     """That sampled all of it, -1 if that is not known."""
-    place: Place
-    """Agent with its tools (with other tools it is another task), neighbourhood and kind of goal; of several engines
-    one level above these that all have in common."""
-    error: bool
-    party: str
     agent: str
+    run: RunSummary
+    """In the name of the agent's label: its digest is another with other tools."""
 
 
 _Known = list[tuple[_Seen, OutcomeRow]]
-_Said = list[tuple[_Seen, bool]]
-"""Runs, newest first on either side, and whether it went badly."""
 
 
 def erred(run: RunSummary) -> bool:
@@ -125,38 +120,27 @@ def rate_of(strata: Strata) -> Rate:
     return Rate(bad, runs, rest_bad, rest, strata)
 
 
-def _fair(said: _Said) -> tuple[_Said, frozenset[str]]:
-    """What counts where nobody's word is to weigh too much, and whose does not."""
-    kept, bound = _Said(), binds(one.party for one, _ in said)
-    for mine in (True, False):
-        side = [one for one in said if one[0].canary is mine]
-        kept += [side[place] for place in thinned([one.party for one, _ in side], bound=bound)]
-    if not bound:
-        return kept, frozenset()
-    stratum = stratum_of(Counter((one.place, bool(one.canary)) for one, _ in kept))
-    counts = Counter((one.party, stratum[one.place], bool(one.canary), bad) for one, bad in kept)
-    aside = set_aside([one.party for one, _ in kept], lambda left_out: _difference(counts, left_out))
-    return [one for one in kept if one[0].party not in aside], aside
+def _alike(run: RunSummary) -> Place:
+    """The agent's label with its tools (with other tools it is another task), neighbourhood and kind of goal."""
+    return (run.agent, run.tools), run.near, run.kind
 
 
-def _difference(counts: Mapping[tuple[str, Place, bool, bool], int], left_out: Collection[str]) -> float:
-    """How much more often runs on trial went badly, without the parties `left_out`; NaN if no stratum has both sides.
+def _drawn_alike(run: RunSummary) -> Place:
+    """Where chance drew, whatever is too rare to be compared for itself is compared."""
+    return *_ANY, *_alike(run)
 
-    Weighted as `actors.statistics.change_tests.means` does, but of runs that are counted already: it is asked once a
-    party.
-    """
-    sums: defaultdict[Place, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    for (party, stratum, mine, bad), count in counts.items():
-        if party not in left_out:
-            sums[stratum][2 * mine + bad] += count
-    total = weights = 0.0
-    for fine, bad, my_fine, my_bad in sums.values():
-        mine, rest = my_fine + my_bad, fine + bad
-        if mine and rest:
-            weight = mine * rest / (mine + rest)
-            weights += weight
-            total += weight * (my_bad / mine - bad / rest)
-    return total / weights if weights else math.nan
+
+def _reported_alike(run: RunSummary) -> Place:
+    """First of all among reports that took as long; where chance drew, both sides' take equally long."""
+    return run.late, *_alike(run)
+
+
+def _failed(run: RunSummary) -> float | None:
+    return None if run.succeeded is None else float(not run.succeeded)
+
+
+def _erred(run: RunSummary) -> float:
+    return float(erred(run))
 
 
 class ArmsCount:
@@ -212,7 +196,7 @@ class ArmsCount:
         told, ran, complete = (
             [
                 (one, row) for row in rows
-                if (one := self._seen.get(row.id)) is not None and (one.canary or row.ended >= since_when[one.agent])
+                if (one := self._seen.get(row.id)) and (one.canary or row.ended >= since_when[one.agent])
             ]
             for rows in (judged, runs, whole)
         )  # fmt: skip
@@ -224,28 +208,27 @@ class ArmsCount:
         return msgspec.structs.replace(found, waits=waits, rows=len(rows) + self._not_chosen // 2)
 
     def _tally(self, judged: _Known, runs: _Known, whole: _Known, lost: Sequence[bool], stable: Sequence[int]) -> Arms:
-        all_told = [(self._reported(one, row), row.outcome < 0.5) for one, row in judged if row.outcome is not None]
-        told, aside = _fair([one for one in all_told if one[0].canary is not None])
-        others = [one for one in all_told if one[0].version in stable and one[0].party not in aside]
-        complete, _ = _fair(
-            [(one, row.outcome < 0.5) for one, row in whole if one.canary is not None and row.outcome is not None]
-        )
-        seen, _ = _fair([(one, one.error) for one, _ in runs if one.canary is not None])
-        mine = [(one.place, True, float(failed)) for one, failed in told if one.canary]
-        solved = {one.place[0] for one, failed in told if not one.canary and not failed}
-        lately = [*mine, *((one.place, False, float(failed)) for one, failed in others)]
+        for one, row in (*judged, *whole):
+            one.run.outcome, one.run.late = row.outcome, _late(row)
+        place = _alike if self._alone else _drawn_alike
+        where = _reported_alike if self._alone else place
+        mine, rest, aside = _fair(judged, _failed, where)
+        mine_whole, rest_whole, _ = _fair(whole, _failed, place)
+        others = [one for one, _ in judged if one.version in stable and one.run.party not in aside]
+        solved = {where(run)[0] for run in rest if run.succeeded}
+        lately = strata(mine, [one.run for one in others], _failed, where)
         return Arms(
-            rate_of(_strata(told)),
-            _errors(seen, lost),
-            rate_of(sorted_out(lately)) if len(stable) > 1 else Rate(),
-            rate_of(_strata(complete)),
+            rate_of(strata(mine, rest, _failed, where)),
+            _errors(*_fair(runs, _erred, place)[:2], place, lost),
+            rate_of(lately) if len(stable) > 1 else Rate(),
+            rate_of(strata(mine_whole, rest_whole, _failed, place)),
             aside=tuple(sorted(aside)),
             drawn=not self._alone,
-            telling=sum(not self._alone or not solved or place[0] in solved for place, _, _ in mine),
+            telling=sum(not self._alone or not solved or where(run)[0] in solved for run in mine),
             records={
-                version: (sum(not failed for failed in outcomes), len(outcomes))
+                version: (sum(outcomes), len(outcomes))
                 for version in stable
-                if (outcomes := [failed for one, failed in others if one.version == version])
+                if (outcomes := [bool(one.run.succeeded) for one in others if one.version == version])
             },
         )
 
@@ -273,13 +256,13 @@ class ArmsCount:
         fresh = [key for key in wanted if key not in self._seen]
         for first in range(0, len(fresh), _DETAILS):
             found = await self._store.closed_runs(fresh[first : first + _DETAILS])
-            alike = {run.id: self._kinds.kind(run) for run, _ in found}
-            self._seen |= await anyio.to_thread.run_sync(self._brief, found, alike, trial, stable, served)
+            near = {run.id: self._kinds.kind(run) for run, _ in found}
+            self._seen |= await anyio.to_thread.run_sync(self._brief, found, near, trial, stable, served)
 
     def _brief(
         self,
         found: Sequence[tuple[Trajectory, str]],
-        alike: Mapping[str, str],
+        near: Mapping[str, str],
         trial: ServingTrial,
         stable: int,
         served: float,
@@ -287,25 +270,14 @@ class ArmsCount:
         """What is remembered of each run, by its id."""
         seen: dict[str, _Seen] = {}
         for run, engine in found:
-            brief, names = summarize(run)
-            place = (derived_id(called(brief.agent), *names), alike[run.id], brief.kind)
+            brief, _ = summarize(run)
+            agent, brief.agent, brief.near = brief.agent, called(brief.agent), near[run.id]
             version = run.min_version if run.min_version == run.max_version else -1
             if self._alone and run.max_version < 0:  # then it was what served, unless that changed meanwhile
                 before = served <= run.started and run.ended < trial.since
                 version = trial.goal.version if run.started >= trial.since else stable if before else -1
-            seen[run.id] = _Seen(
-                _side(run, version, engine, trial, stable, self._alone),
-                version,
-                place if self._alone else (*_ANY, *place),
-                erred(brief),
-                brief.party,
-                brief.agent,
-            )
+            seen[run.id] = _Seen(_side(run, version, engine, trial, stable, self._alone), version, agent, brief)
         return seen
-
-    def _reported(self, one: _Seen, row: OutcomeRow) -> _Seen:
-        """`one` beside those whose reports took as long; where chance drew, both sides' take equally long."""
-        return msgspec.structs.replace(one, place=(str(_late(row)), *one.place)) if self._alone else one
 
     async def _lost(self, trial: ServingTrial, before: Sequence[float]) -> list[bool]:
         """Of each run that ended with an error of the engine, and so is no trajectory, whether it was on trial.
@@ -335,20 +307,23 @@ def _late(row: OutcomeRow) -> int:
     return 0 if row.told is None else lateness(row.told - row.ended)
 
 
-def _strata(said: Iterable[tuple[_Seen, bool]]) -> Strata:
-    return sorted_out((one.place, bool(one.canary), float(bad)) for one, bad in said)
+def _fair(known: _Known, value: Value, where: Where) -> tuple[Runs, Runs, frozenset[str]]:
+    """The runs on trial and the others, where nobody's word is to weigh too much, and whose does not."""
+    mine, rest = ([one.run for one, _ in reversed(known) if one.canary is side] for side in (True, False))
+    mine, rest, aside = fair(mine, rest, value, where)
+    return without(mine, aside), without(rest, aside), aside
 
 
-def _errors(seen: _Said, lost: Sequence[bool]) -> Rate:
+def _errors(mine: Runs, rest: Runs, where: Where, lost: Sequence[bool]) -> Rate:
     """Of runs with an error, and of such as the engine `lost`.
 
     A call that the engine did not answer has no run and no kind, so lost calls are compared among all runs together.
     Errors of tools are compared among runs of a kind.
     """
-    answered = _strata(seen)
-    ended = [*((_ANY, mine, 1.0) for mine in lost), *((_ANY, bool(one.canary), 0.0) for one, _ in seen)]
-    rate, mine = rate_of(answered), sum(lost)
-    rest = len(lost) - mine
+    after, before = ([1.0] * lost.count(side) + [0.0] * len(runs) for side, runs in ((True, mine), (False, rest)))
+    answered = rate_of(strata(mine, rest, _erred, where))
+    gone, gone_before = lost.count(True), lost.count(False)
     return Rate(
-        rate.bad + mine, rate.runs + mine, rate.rest_bad + rest, rate.rest + rest, [*answered, *sorted_out(ended)]
-    )
+        answered.bad + gone, answered.runs + gone, answered.rest_bad + gone_before, answered.rest + gone_before,
+        [*answered.strata, (after, before)],
+    )  # fmt: skip

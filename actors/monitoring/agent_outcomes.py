@@ -12,20 +12,21 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from actors.monitoring.history import History, Swap
-from actors.monitoring.monitor import SEVERITY, Action, Finding, Monitor
-from actors.monitoring.settings import ERROR_RATE, SAMPLE
-from actors.monitoring.versions import (
+from actors.monitoring.comparison import (
     FIRST_LOOK,
     LEAST,
-    OUTCOME_FALL,
     Comparison,
     Spend,
     fall,
+    reported_alike,
     success,
     thinned_runs,
     weighed,
 )
+from actors.monitoring.history import History, Swap
+from actors.monitoring.monitor import SEVERITY, Action, Finding, Monitor
+from actors.monitoring.settings import ERROR_RATE, SAMPLE
+from actors.monitoring.versions import OUTCOME_FALL
 from actors.statistics.change_tests import Looks, planned_looks
 from actors.statistics.parties import FairWindow, binds
 from actors.tool_results.runs import RunSummary
@@ -194,7 +195,7 @@ class AgentOutcomes(Monitor):
         if len(after) < side:
             looks.next = min(looks.next, side)  # the last look is at all that are kept
         planned = planned_looks(FIRST_LOOK, _GROWTH, side) + 1
-        found = weighed(after, before, lambda total: looks.spend(total, planned), _fell, success, reported=True)
+        found = weighed(after, before, lambda total: looks.spend(total, planned), _fell, success, reported_alike)
         if not found.found or not _still(_without_worst(after), before):
             return None
         # A party that hides a fall is set aside; one that makes it up is found by leaving it out.
@@ -259,7 +260,7 @@ def _fell(after: Sequence[RunSummary], before: Sequence[RunSummary], spend: Spen
 def _still(after: Sequence[RunSummary], before: Sequence[RunSummary]) -> bool:
     """Whether what was found shows in a part of it, too."""
     level = _STILL * ERROR_RATE
-    return weighed(after, before, lambda _: level, _fell, success, reported=True).found
+    return weighed(after, before, lambda _: level, _fell, success, reported_alike).found
 
 
 def _single(after: Sequence[RunSummary], before: Sequence[RunSummary]) -> tuple[str, ...]:

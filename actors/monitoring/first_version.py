@@ -10,9 +10,10 @@ from typing import Literal
 
 import msgspec
 
+from actors.monitoring.comparison import FIRST_LOOK, Comparison, Spend, fall, looked, reported_alike, success
 from actors.monitoring.history import History
 from actors.monitoring.monitor import Finding, Monitor
-from actors.monitoring.versions import FIRST_LOOK, LEVEL, Comparison, Spend, fall, looked, success
+from actors.monitoring.versions import LEVEL
 from actors.statistics.change_tests import Looks
 from actors.tool_results.runs import RunSummary
 
@@ -70,7 +71,7 @@ class FirstVersion(Monitor):
         after, before = history.outcomes_of(swap.version), state.runs
         if swap.version == state.first or not state.looks.due(len(after), FIRST_LOOK):
             return []
-        found = looked(state.looks, after, before, _below, success, reported=True)
+        found = looked(state.looks, after, before, _below, success, reported_alike)
         if found is not None:
             state.readings, state.below = dict(found.values), found.found and not found.parties
         return []

@@ -5,28 +5,38 @@ not undo it. No finding acts on one party's word (`actors.statistics.parties`): 
 hardest is told. Each agent for itself: `actors.monitoring.agent_outcomes`. `version_monitors` has the table.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
 
+from actors.monitoring.comparison import (
+    FIRST_LOOK,
+    GROWTH,
+    LEAST,
+    Compare,
+    Comparison,
+    Runs,
+    Spend,
+    Value,
+    alike,
+    fall,
+    looked,
+    reported_alike,
+    strata,
+    success,
+)
 from actors.monitoring.history import History, Watched
 from actors.monitoring.monitor import SEVERITY, Action, Finding, Monitor
 from actors.monitoring.settings import ERROR_RATE, SAMPLE, Actions
 from actors.statistics import change_tests as seq
-from actors.statistics.change_tests import Looks, Strata
-from actors.statistics.parties import binds, set_aside, thinned
-from actors.statistics.strata import sorted_out
+from actors.statistics.change_tests import Looks
 from actors.tool_results.runs import RunSummary, all_reported
 
 SERIES = 15
 """Series of looks at one swap that share its error rate: seven questions, two comparisons each; of success also the
 runs of which all reports are in."""
 
-LEAST = 24
-"""Runs that the side before the swap must have; with an outcome, where outcomes are compared."""
-FIRST_LOOK, GROWTH = 12, 1.4
-"""Runs after the swap at which a monitor looks for the first time, and again when there are so many times as many."""
 OUTCOME_FALL = 0.1
 """Smallest fall of success that is acted on: a smaller one is not sure within `sample` runs."""
 _RISE, _RATIO = 0.1, 1.5
@@ -47,36 +57,6 @@ _SLACK = 60.0
 """Seconds that a report may be on its way to the sentinel."""
 LEVEL = ERROR_RATE / SERIES
 """Error of one series, over all its looks."""
-
-Runs = Sequence[RunSummary]
-Value = Callable[[RunSummary], float | None]
-Spend = Callable[[float], float]
-"""From an error over all looks to the level of this one."""
-
-
-class Comparison(msgspec.Struct, frozen=True):
-    """What one look came to."""
-
-    found: bool
-    text: str
-    """The numbers, for people."""
-    values: dict[str, float]
-    parties: tuple[str, ...] = ()
-    """Without whom it is not found, who pulls hardest first; empty: it is found without any one party."""
-
-    @property
-    def note(self) -> str:
-        """Why it is only told; empty if nobody's word alone says so."""
-        return f"; not acted on, for it is not shown without {' and '.join(self.parties)}" if self.parties else ""
-
-    @property
-    def details(self) -> dict[str, str]:
-        """For those who act on it."""
-        party = {"party": self.parties[0]} if self.parties else {}
-        return party | {name: f"{value:.4g}" for name, value in self.values.items()}
-
-
-Compare = Callable[[Runs, Runs, Spend], Comparison]
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -135,9 +115,8 @@ class VersionMonitor(Monitor):
             if not looks.due(len(sides[0]), FIRST_LOOK):
                 continue
             after, before = ([run for run in side if asks.value(run) is not None] for side in sides)
-            comparison = looked(
-                looks, after, before, asks.compare, asks.pulled or asks.value, reported=asks.reported
-            )  # fmt: skip
+            where = reported_alike if asks.reported else alike
+            comparison = looked(looks, after, before, asks.compare, asks.pulled or asks.value, where)
             if comparison is None:
                 continue
             state.readings |= {f"{against}_{name}": value for name, value in comparison.values.items()}
@@ -184,7 +163,7 @@ class VersionMonitor(Monitor):
         watched = history.watched(LEAST, reported=True)
         if watched is None:
             return False
-        runs = strata(watched.after, watched.reference if trend else watched.previous, success, reported=True)
+        runs = strata(watched.after, watched.reference if trend else watched.previous, success, reported_alike)
         after, was = seq.means(runs)
         return after - was >= _PAYS and seq.share_rise(runs) <= self._asks.pays_at
 
@@ -210,96 +189,6 @@ def _complete(history: History, watched: Watched, now: float) -> tuple[Runs, Run
         [msgspec.structs.replace(run, late=0) for run in side if run.ended <= until] for side in history.drawn()
     )
     return after, before
-
-
-def looked(
-    looks: Looks, after: Runs, before: Runs, compare: Compare, pulled: Value, *, reported: bool
-) -> Comparison | None:  # fmt: skip
-    """What the next of these looks came to; None if it is too early for it."""
-    # A party that reports everything must not use up the looks before the others have spoken.
-    runs = len(thinned_runs(after, bound=_bound(after, before)))
-    if len(before) < LEAST or not looks.due(runs, FIRST_LOOK):
-        return None
-    looks.take(runs, GROWTH)
-    planned = seq.planned_looks(FIRST_LOOK, GROWTH, SAMPLE)
-    return weighed(after, before, lambda total: looks.spend(total, planned), compare, pulled, reported=reported)
-
-
-def weighed(
-    after: Runs, before: Runs, spend: Spend, compare: Compare, pulled: Value, *, reported: bool
-) -> Comparison:  # fmt: skip
-    """`compare` the two sides; where the party rule binds also without those who pull hardest."""
-    if not _bound(after, before):
-        return compare(after, before, spend)
-
-    def half(total: float) -> float:
-        """Two comparisons share the error of the look."""
-        return spend(total / 2)
-
-    after, before = thinned_runs(after, bound=True), thinned_runs(before, bound=True)
-
-    def pull(left_out: Collection[str]) -> float:
-        now, was = seq.means(strata(_without(after, left_out), _without(before, left_out), pulled, reported=reported))
-        return now - was
-
-    aside = set_aside([run.party for run in (*after, *before)], pull)
-    trimmed = compare(_without(after, aside), _without(before, aside), half)
-    if trimmed.found:
-        return trimmed
-
-    def less(party: str) -> float:
-        """How sure the comparison is without `party`: minus its p-value, lowest where most of it was that party's."""
-        left = compare(_without(after, (party,)), _without(before, (party,)), lambda total: total)
-        return -left.values["p"]
-
-    whole = compare(after, before, half)
-    return msgspec.structs.replace(whole, parties=tuple(sorted(aside, key=less)) if whole.found else ())
-
-
-def strata(after: Runs, before: Runs, value: Value, *, reported: bool = False) -> Strata:
-    """The values of both sides, apart by agent, tool list, unit of length, neighbourhood and kind of goal; if they are
-    of what was `reported`, by how late that was too.
-
-    Where failures are reported at once and successes after hours, little but failures is known of a version that began
-    to serve an hour ago, however good it is. Among reports that took equally long it is compared with its like.
-
-    Users may begin to ask for something else on the day of a swap; what only one side was asked for says nothing of the
-    weights. Kinds that are rare are one (`actors.statistics.strata`).
-    """
-    return sorted_out(
-        (((run.tenant, run.agent, run.tools, run.tokens, run.late if reported else 0), run.near, run.kind), mine, one)
-        for mine, runs in ((True, after), (False, before))
-        for run in runs
-        if (one := value(run)) is not None
-    )
-
-
-def _bound(after: Runs, before: Runs) -> bool:
-    return binds(run.party for run in (*after, *before))
-
-
-def _without(runs: Runs, parties: Collection[str]) -> list[RunSummary]:
-    return [run for run in runs if run.party not in parties]
-
-
-def thinned_runs(runs: Runs, *, bound: bool) -> list[RunSummary]:
-    """`runs`, oldest first, no party above its cap."""
-    newest_first = runs[::-1]
-    return [newest_first[place] for place in thinned([run.party for run in newest_first], bound=bound)][::-1]
-
-
-def success(run: RunSummary) -> float | None:
-    """1 for a success, 0 for a failure."""
-    return None if run.succeeded is None else float(run.succeeded)
-
-
-def fall(after: Runs, before: Runs, level: float, least: float) -> Comparison:
-    """Whether success fell by `least` at this level; all runs have an outcome."""
-    sorted_runs = strata(after, before, success, reported=True)
-    now, was = seq.means(sorted_runs)
-    p = seq.share_fall(sorted_runs)
-    found = p <= level and was - now >= least
-    return Comparison(found, f"success {was:.0%} -> {now:.0%}", {"before": was, "after": now, "p": p})
 
 
 def _fell(after: Runs, before: Runs, spend: Spend) -> Comparison:
@@ -348,7 +237,7 @@ def _pleased(after: Runs, before: Runs, spend: Spend) -> Comparison:
     A judge who counts good steps is pleased by more of them in runs that still fail: of a version that is half way to
     better its score rises by more than success. So while success is up it is only told.
     """
-    scores, gaps, successes = (strata(after, before, of, reported=True) for of in (_judged, _gap, success))
+    scores, gaps, successes = (strata(after, before, of, reported_alike) for of in (_judged, _gap, success))
     (now, was), (solves, solved) = seq.means(scores), seq.means(successes)
     p, p_gap = seq.mean_rise(scores), seq.mean_rise(gaps)
     found = p <= spend(LEVEL) and p_gap <= spend(_HONEST_ERROR / 2) and now - was >= _JUDGE_RISE
