@@ -24,7 +24,11 @@ _MOST_ROUNDS = 8
 _LEAST, _LEAST_PERSONAL = 99, 999_999
 """No number of JSON that is not above it is a code, or one of a person's."""
 SMALLEST_CARD = 10**12
-_EMBEDDED = re.compile(r";base64,[A-Za-z0-9+/=_-]{64,}")
+_EMBEDDED = re.compile(
+    r";base64,[A-Za-z0-9+/=_-]{64,}"
+    r"|(?<=-----BEGIN )(?:CERTIFICATE(?: REQUEST)?|(?:RSA |EC )?PUBLIC KEY)-----"
+    r"(?:\r?\n[A-Za-z0-9+/]{60,76})+(?:\r?\n[A-Za-z0-9+/=]{1,76})?(?=\r?\n-----END )"
+)
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -181,8 +185,9 @@ def _joined(texts: Sequence[str]) -> Iterator[str]:
 
 
 def masked(text: str) -> str:
-    """`text` with the payload of embedded files blanked, of the same length: it is no text, and long."""
-    return _EMBEDDED.sub(lambda match: " " * len(match[0]), text) if ";base64," in text else text
+    """`text` with the payload of embedded files and certificates blanked, of the same length: no text, and long."""
+    told = ";base64," in text or "-----BEGIN " in text
+    return _EMBEDDED.sub(lambda match: " " * len(match[0]), text) if told else text
 
 
 def is_worth_knowing(value: str) -> bool:

@@ -26,7 +26,7 @@ _FORMS = (
     r"hv[bs]\.[\w-]{24,}|dp\.(?:pt|st|ct|sa)\.[\w.-]{40,}|ATATT3[\w-]{40,}|AGE-SECRET-KEY-1[A-Z0-9]{58}",
     r"sbp_[0-9a-f]{40}|pscale_(?:tkn|pw)_[\w-]{32,}|EAA[A-Za-z0-9]{60,}|LTAI[A-Za-z0-9]{16,}",
     r"sk\.eyJ[\w-]{40,}|sl\.[A-Za-z][\w-]{60,}|HRKU-[\w-]{40,}|bk[a-z]{1,2}_[0-9a-f]{40}",
-    r"[0-9a-f]{32}-us\d{1,2}(?!\w)",
+    r"[0-9a-f]{32}-us\d{1,2}(?!\w)|xkeysib-[0-9a-f]{60,}-\w{12,}",
     r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,}|(?:bot)?\d{8,10}:AA[\w-]{32,}",
     # A vendor that is not in this list: words, `_`, and a long mix of cases and digits. Ids are shorter or hex.
     r"[a-z]{2,10}_(?:[a-z]{2,8}_)?(?=[A-Za-z0-9]{0,80}\d)(?=[a-z0-9]{0,80}[A-Z])(?=[A-Z0-9]{0,80}[a-z])[A-Za-z0-9]{32,}",
@@ -67,5 +67,11 @@ DETECTORS = (
         r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s:/@\"'<>\x00]{0,100}:"
         r"(?P<value>[^\s/@\"'<>\x00]{1,200})@",
         is_value,
+    ),
+    # Oracle's, Go's and Windows', which have no `//`.
+    form(
+        "credentials", lambda clues: "@" in clues.text,
+        r"(?:(?<=jdbc:oracle:thin:)[^\s/@\"'<>\x00]{1,100}/|(?<![\w/:.+-])(?:[\w.-]{1,32}/)?[\w.+-]{1,64}:"
+        r"(?=[^\s@]{0,200}@(?:(?:tcp|unix)\(|(?:\d{1,3}\.){3}\d)))(?P<value>[^\s/@\"'<>\x00]{1,200})@", is_value,
     ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ a secret.
 
 import re
 from functools import lru_cache
+from itertools import pairwise
 
 from adapters.redaction.detector import listed
 
@@ -19,12 +20,12 @@ PASSWORDS = listed(
     "كلمة السر, סיסמ, รหัสผ่าน"
 )
 """How a word for a password begins; what follows is its ending."""
-SECRETS = listed("secret, token, key, schlüssel, schluessel, credential, cvv, cvc, auth, mnemonic")
+SECRETS = listed("secret, token, _pat, key, schlüssel, schluessel, credential, cvv, cvc, auth, mnemonic")
 """Words in the names of other secrets."""
 KEYS = frozenset(
     listed(
         "access, private, secret, signing, account, encryption, master, storage, shared, auth, wifi, wlan, network,"
-        "openai, license, licence, recovery, activation, api"
+        "openai, license, licence, recovery, activation, api, client"
     )
 )
 """Of these a key is secret."""
@@ -49,7 +50,7 @@ _TABLE = tuple(
         ("card", r"pan|credit_?card|(?:\w*_)?card_?(?:number|no)"),
         ("national_id", r"(?:\w*_)?(?:ssn|passport|pesel|cpf)|dni|nif|nie|bsn|nino|nhs|curp|aadhaar|sin|tin|itin|nric"
          r"|personnummer|codice_fiscale|\w*(?:passport_(?:no|number)|tax_(?:id|number)|national_id|nhs_number|pan_number"
-         r"|id_card_number|social_security_number|licen[sc]e_number|steuer_?id)"),
+         r"|id_card_number|insurance_(?:id|no|number)|kvnr|versichertennummer|social_security_number|licen[sc]e_number|steuer_?id)"),
         # A token of these is a place in a list, or a word of a model; a pass of those opens no computer.
         ("", r"(?:page|next|prev|continuation|sync|cursor|eos|bos|pad|unk|stop|mask|sep|cls)\w*"
          r"|(?:boarding|day|ski|season|bus|first|second|test)_pass|existing_secret|public_?key_?token"),
@@ -58,8 +59,8 @@ _TABLE = tuple(
         ("password", r"\w*(?:password|passwd|pass_?phrase|passcode|pwd|kennwort|passwort|contrasena|contraseña"
          r"|mot_de_passe|motdepasse|mdp|senha|wachtwoord|has[lł]o|heslo|lozinka|парол\w{0,2}|密码|密碼|パスワード|비밀번호|[sş]ifre"
          r"|l[oö]senord|salasana|passord|jelszo)s?|(?:\w*_|store|key|user|root)?(?:pass|pw)|clave|psk"),
-        ("token", r"token|appid|sid|phpsessid|j?session_?id|auth|\w*(?:secret|_token|api_?key)|credentials?"
-         rf"|\w*(?:{'|'.join(KEYS)})_?key(?:_base)?|client_key_data|\w*secrets"
+        ("token", r"token|appid|sid|phpsessid|j?session_?id|auth|\w*(?:secret|_token|_pat|api_?key)|credentials?"
+         rf"|\w*(?:{'|'.join(KEYS)})_?key(?:_base|_data|_pem)?|\w*secrets"
          r"|\w*(?:wlan|wifi|netzwerk|api|zugangs|geheim|lizenz)_?schl(?:ü|ue)ssel"),
     )
 )  # fmt: skip
@@ -92,6 +93,9 @@ _OTHER = re.compile(
 """What else stands in a sentence about a secret."""
 _SYMBOLS = frozenset("!@#$%^&*+?~")
 _SPELT = re.compile(r"[a-z]{3}|[^\w\s()+./-]")
+ENOUGH_TURNS = 0.33
+"""Of a word's characters: a word of random letters and digits changes between their kinds at every second one, names of
+things at every tenth."""
 _MIXED_WORD = re.compile(r"[A-Za-z]\d|\d[A-Za-z]")
 
 
@@ -131,6 +135,12 @@ def is_secret(kind: str, value: str, tie: int = FIELD) -> bool:
     return _looks_secret(kind, value, tie, digits)
 
 
+def turns(word: str) -> float:
+    """The share of its letters and digits that are of another kind than the one before."""
+    kinds = [0 if one.isdigit() else 1 if one.isupper() else 2 for one in word if one.isalnum()]
+    return sum(first != second for first, second in pairwise(kinds)) / max(1, len(kinds))
+
+
 def _looks_secret(kind: str, value: str, tie: int, digits: int) -> bool:
     if len(value) < 4:
         return digits == 3 and tie > FAR
@@ -147,5 +157,7 @@ def _looks_secret(kind: str, value: str, tie: int, digits: int) -> bool:
         return not _SYMBOLS.isdisjoint(value) or not (value.islower() or value.istitle() or value.isupper())
     if not any(map(str.isalpha, value)):
         return False
+    if value.isalpha() and value.isascii() and len(value) >= 12 and turns(value) > ENOUGH_TURNS:
+        return True
     marked = not _SYMBOLS.isdisjoint(value[1:-1]) and len(value) >= 8 and (tie > FAR or not value.istitle())
     return marked or (kind == "password" and value.count("-") >= 2 and len(value) >= 16)  # words of a passphrase

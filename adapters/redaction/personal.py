@@ -55,15 +55,15 @@ _NATIONAL = (
     *(rf"id(?={sign}n(?:umber|ummer|o)\b)" for sign in " _-"),
     *listed(
         r"social.?security(?: number)?, ssn, nhs, national insurance, ni(?= n(?:umber|o)), nino, passport, passeport,"
-        r"pasaporte, passaporto?, paszport, reisepass(?:nummer)?, passnummer, krankenversicherten(?:nummer|nr),"
-        r"versicherten(?:nummer|nr), driver'?s?.?licen[cs]e, driving.?licen[cs]e, health insurance,"
+        r"pasaporte, passaporto?, paszport, reisepass, passnummer, driver'?s?.?licen[cs]e, driving.?licen[cs]e,"
         r"führerschein, permis de conduire, personalausweis, ausweis(?:nummer|nr)?, identity card, identity number,"
         r"national.?id, cpf, cnh, dni, nie, nif, curp, rut, pesel, dow[oó]d, aadha+r, pan(?=[ _-](?:number|card|no)),"
         r"nric, personnummer, henkilötunnus, cpr, fødselsnummer, bsn, burgerservicenummer, codice fiscale, ahv, sin,"
         r"sécurité sociale, num[ée]ro (?:fiscal|de identidad), steuer.?(?:id|nummer), steueridentifikationsnummer,"
-        r"sozialversicherungsnummer, social insurance, medicare, tfn, tax.?file, tax.?id, taxpayer, itin, taj, oib,"
-        r"jmbg, egn, cnp, kimlik(?: numaras[ıi]m?)?, tckimlik, cédula, cedula, инн, снилс, паспорт\w?\w?, 身份证,"
-        r"マイナンバー, 주민등록번호"
+        r"sozialversicherungsnummer, social insurance, medicare, health insurance, kvnr,"
+        r"krankenversicher\w*, (?:kranken)?versicherten, tarjeta sanitaria, tessera sanitaria, tfn, tax.?file, tax.?id,"
+        r"taxpayer, itin, taj, oib, jmbg, egn, cnp, kimlik(?: numaras[ıi]m?)?, tckimlik, cédula, cedula, инн, "
+        r"снилс, паспорт\w?\w?, 身份证, マイナンバー, 주민등록번호"
     ),
 )
 
@@ -148,7 +148,7 @@ DETECTORS = (
     ),
     labelled(
         "national_id", _NATIONAL,
-        r"(?![a-z])(?:\s(?:del|de la|do|da|of the)\s[a-z]{3,12})?"
+        r"(?=n(?:ummer|umber|r)|[^a-z]|\Z)(?:\s(?:del|de la|do|da|of the)\s[a-z]{3,12})?"
         r"[ _-]?(?:number|nummer|nr|no|num|n°|id|card)?\.?[\"']?"
         r"(?:\s?[:=：#]\s?|\s(?:is|was|ist|lautet|est|es|è|é|to|nr|no\.?)\s?:?\s?|是|は|\s{1,2}|\s?\(?[^\d\n]{0,3})[\"']?"
         r"(?P<value>(?=[^\n]{0,24}\d)[A-Z0-9](?:[ ./-]?[A-Z0-9]){4,20})(?![\w-])",

@@ -6,11 +6,11 @@ many languages; codes, cookies and commands; and long random words of no known f
 
 import re
 from functools import partial
-from itertools import pairwise
 
 from adapters.redaction.detector import Detector, Spans, Words, form, labelled, listed, lowered
 from adapters.redaction.names import (
     ALONE,
+    ENOUGH_TURNS,
     FAR,
     KEYS,
     NEAR,
@@ -20,6 +20,7 @@ from adapters.redaction.names import (
     is_secret,
     is_value,
     named,
+    turns,
 )
 
 _HINTS = Words(*PASSWORDS, *SECRETS)
@@ -55,13 +56,16 @@ _JOINED = re.compile(
 )
 _OPTION = re.compile(rf"(?:{_SIGN}|\s(?=[^\s-]))" + _VALUE)
 _AGAIN = re.compile(rf"(?i)[^\n.!?;:=]{{0,48}}?(?:{_SIGN}|{_SAID})" + _VALUE)
+_LONG, _REST = 390, re.compile(r"[\w+/=.-]*")
+"""What `_VALUE` ends in the middle of, and what follows of it: a session's token has a thousand characters."""
 _LINE_END = re.compile(r"[\"';, \t]{0,3}(?:[\r\n]|\Z)")
+_CLAUSE_END = re.compile(r"\s{0,2}(?:[.,;!)\n]|\Z|(?:for|of|to|on|für|de|du|del|di) )")
 _OPENING, _CLOSING = tuple("([{"), tuple(")]}")
 _USERS = Words("user", "login", "log in", "sign in", "benutzer", "usuario")
-_AS_WORD = r"(?:as|als|comme|como|come|is (?:the|my|your|our))\s"
+_AS_WORD, _IS_WORD = r"(?:as|als|comme|como|come)\s", r"(?:is|was|ist|est|es|è|é)\s"
 _AS = re.compile(
     r"(?i)(?<!\S)[\"'`.,;:()]*(?P<value>[^\s\"'`=(\[{<>]+?)[\"'`.,;:()]*"
-    rf"\s+{_AS_WORD}\s*(?:(?!{_AS_WORD})\S+\s+){{0,3}}\S*\Z"
+    rf"\s+(?:{_AS_WORD}|(?P<verb>{_IS_WORD}))\s*(?:(?!{_AS_WORD}|{_IS_WORD})\S+\s+){{0,3}}\S*\Z"
 )
 """`use ... as the new root `, up to a name."""
 
@@ -84,8 +88,11 @@ def _stated(text: str) -> Spans:
         if kind in _TOLD or (is_stem and not (at and text[at - 1].isascii() and text[at - 1].isalnum())):
             told = kind in _TOLD
             known = kind if told else "password"
-            if span := _after(text, start, seen, known, told) or _before(text, start, known):
-                yield span
+            if span := _after(text, start, seen, known, told) or _before(text, start, seen, known):
+                first, last = span
+                rest = _REST.match(text, last) if last - first > _LONG else None
+                seen = max(seen, rest.end() if rest else last)
+                yield first, rest.end() if rest else last
 
 
 def _ending(text: str, at: int) -> int:
@@ -123,7 +130,8 @@ def _tie(match: re.Match[str], text: str, start: int) -> int | None:
     found = match.groupdict()
     first, last = _span(match)
     if found.get("list") and not (
-        text[max(0, start - 2) : start - 1] in _OPENING and text[last + 1 : last + 2] in _CLOSING
+        text[max(0, start - 3) : start - 1].strip().endswith(_OPENING)
+        and text[last + 1 : last + 3].strip().startswith(_CLOSING)
     ):
         return None  # of a longer list
     if found.get("blank"):
@@ -142,10 +150,12 @@ def _tie(match: re.Match[str], text: str, start: int) -> int | None:
     return ALONE if " " not in before.strip() and _LINE_END.match(text, last) else NEAR
 
 
-def _before(text: str, start: int, kind: str) -> tuple[int, int] | None:
-    """What stands before a name: `use ... as the password`."""
+def _before(text: str, start: int, end: int, kind: str) -> tuple[int, int] | None:
+    """What stands before a name: `use ... as the password`, `... is the password.`"""
     match = _AS.search(text, max(0, start - 100), start)
-    return match.span("value") if match and is_secret(kind, match["value"], FAR) else None
+    if match is None or (match["verb"] and not _CLAUSE_END.match(text, end)):
+        return None
+    return match.span("value") if is_secret(kind, match["value"], FAR) else None
 
 
 _CODES = (
@@ -171,11 +181,8 @@ _CODES = (
 
 _COOKIE = re.compile(r"(?i)(?:set-)?cookie[\"']?\s?[:=]\s?[\"']?(?P<all>[^\r\n\"']{8,4096})")
 _CRUMB = re.compile(r"([^=;\s]{1,64})=([^;\s]{8,})")
-_PUBLIC = ("sha1-", "sha256-", "sha384-", "sha512-", "aaaa", "chatcmpl-", "msg_", "resp_", "call_", "toolu_")
+_PUBLIC = ("sha1-", "sha256-", "sha384-", "sha512-", "aaaa", "chatcmpl-", "cmpl-", "msg_", "resp_", "call_", "toolu_")
 """How a digest begins, a public key of SSH, and an id of an answer or a call."""
-_ENOUGH_TURNS = 0.33
-"""Of a word's characters: a word of random letters and digits changes between their kinds at every second one, names of
-things at every tenth."""
 
 
 def _cookies(text: str) -> Spans:
@@ -187,18 +194,12 @@ def _cookies(text: str) -> Spans:
 
 
 def _is_random(word: str) -> bool:
-    return not word.lower().startswith(_PUBLIC) and _turns(word) >= _ENOUGH_TURNS
+    return not word.lower().startswith(_PUBLIC) and turns(word) >= ENOUGH_TURNS
 
 
 def _is_key(word: str) -> bool:
-    looks = any(map(str.isdigit, word)) and (_turns(word) >= _ENOUGH_TURNS / 2 or word.isupper())
+    looks = any(map(str.isdigit, word)) and (turns(word) >= ENOUGH_TURNS / 2 or word.isupper())
     return looks and is_value(word)
-
-
-def _turns(word: str) -> float:
-    """The share of its letters and digits that are of another kind than the one before."""
-    kinds = [0 if one.isdigit() else 1 if one.isupper() else 2 for one in word if one.isalnum()]
-    return sum(first != second for first, second in pairwise(kinds)) / max(1, len(kinds))
 
 
 _login = partial(is_secret, "password", tie=FAR)
@@ -225,22 +226,27 @@ DETECTORS = (
     _phrase(
         Words(
             "mysql", "mariadb", "sshpass", "login", "redis-cli", "curl", "wget", "http ", "sqlcmd", "openssl", "smb",
-            "rpcclient", "net use", "ldap", "7z", "rar ", "zip ",
+            "rpcclient", "net use", "add_user", "7z", "rar ", "zip ",
         ),
         r"(?:\b(?:mysql|mysqldump|mysqladmin|mariadb)\b[^\n|;]{0,120}?\s-p(?=\S)|\bsshpass\s+-p\s?"
         r"|\b(?:docker|podman|helm|oc|az|skopeo|nerdctl)\b[^\n|;]{0,40}\blogin\b[^\n|;]{0,120}?\s-p\s+"
         r"|\bredis-cli\b[^\n|;]{0,80}?\s-a\s+|\bsqlcmd\b[^\n|;]{0,120}?\s-P\s?|\bopenssl\b[^\n|;]{0,80}?\s-k\s+"
         r"|\b(?:smbclient|rpcclient|smbget)\b[^\n|;]{0,120}?\s-U\s?['\"]?[^\s%'\"]{1,64}%"
         r"|\b(?:7z|7za|rar|unrar)\b[^\n|;]{0,120}?\s-p(?=\S)|\b(?:un)?zip\b[^\n|;]{0,120}?\s-P\s+"
-        r"|\bnet\s+use\b[^\n|;]{0,120}?\s/user:\S{1,64}\s+"
-        r"|\bldap(?:search|modify|add|passwd|whoami)\b[^\n|;]{0,120}?\s-w\s+"
+        r"|\b(?:net\s+user|add_user)\s+\S{1,64}\s+(?=[^\s/])|\bnet\s+use\b[^\n|;]{0,120}?\s(?:/user:\S{1,64}\s+|\\\\\S{1,120}\s+(?=[^\s/]\S{0,200}\s+/user:))"
         r"|\b(?:curl|http|wget)\b[^\n|;]{0,120}?\s(?:-u|-a|--user)[ =]?\s{0,3}['\"]?[^\s:'\"]{1,64}:)"
         r"['\"]?(?P<value>[^\s'\"]{3,200})",
     ),
     _phrase(
-        Words("sudo", "chpasswd"),
+        Words("sudo", "chpasswd", "-stdin", "with-token"),
         r"\becho\s+(?:-\w\s+)?['\"]?(?:\w{1,32}:)?(?P<value>[^\s'\"|:]{4,128})['\"]?\s*\|\s*(?:sudo\s+-S"
-        r"|(?:sudo\s+)?chpasswd)",
+        r"|(?:sudo\s+)?chpasswd|[^\n|]{0,120}?\s--(?:password-stdin|with-token)\b)",
+    ),
+    # Whatever command it is: a user, and then a password.
+    _phrase(
+        Words(" -u", " -d", "/u:"),
+        r"(?:\s-[uUD][ =]?[^\s-]\S{0,100}\s[^\n|;]{0,60}?(?<=\s)-[pPw]\s{0,2}|\s/u:\S{1,64}\s[^\n|;]{0,60}?/p:)"
+        r"['\"]?(?P<value>[^\s'\":/]{6,128})(?![:/])", is_one=_login,
     ),
     # What makes a user in SQL, a credential in PowerShell, a login in code (`auth=("me", "...")`), a network.
     _phrase(
@@ -278,7 +284,7 @@ DETECTORS = (
     ),
     _phrase(
         Words(":1", ":2", ":3", ":4", ":5", ":6", ":7", ":8", ":9", ":*:"),
-        r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(?P<value>[^:\s]{4,200})$",
+        r"(?m)^[^:\s/]{1,253}:(?:\d{2,5}|\*):[^:\s/]{1,64}:[^:\s/]{1,64}:(?P<value>(?:[^\s:\\]|\\.){4,200})$",
     ),
     _phrase(
         Words("phrase", "mnemonic", "seed"),
@@ -298,9 +304,6 @@ DETECTORS = (
         r"|(?:session|sess|sid)[_-]?(?:id|key|token)?)=(?P<value>[\w%+/.~-]{16,200}=*)",
         is_one=_is_key,
     ),
-    # Without a name: how Go and Oracle write an address of a database, and what logs in for curl and git.
-    _phrase(Words("@tcp(", "@unix("), r"[\w.-]{1,64}:(?P<value>[^\s:\"'`]{3,128})@(?:tcp|unix)\("),
-    _phrase(Words("oracle:"), r"(?i)\boracle:\w{2,8}:[^/\s:]{1,64}/(?P<value>[^@\s]{3,128})@"),
     _phrase(Words("machine "), r"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(?P<value>\S{3,200})"),
     _phrase(Words("://", long=True), r"://(?P<value>[A-Za-z0-9_-]{20,200})@", is_one=_is_key),
 )  # fmt: skip

@@ -16,10 +16,10 @@ HEADS = (
     r"(?:killed|terminated)$|no \w+ (?:was|were) \w+ed\b|(?:\w+ )?cancell?ed(?::|$)"
 )
 PHRASES = (
-    r"(?:apologies|unfortunately|aborted|interrupted|declined|refused|bounced|refusing|rejected|forbidden|unauthori[sz]ed|"
-    r"insufficient|invalid|unavailable|unreachable|unterminated|restricted|mismatch|malformed|corrupt(?:ed)?|"
+    r"(?:apologies|unfortunately|aborted|interrupted|declined|refused|refusing|bounced|rejected|forbidden|forbids|"
+    r"unauthori[sz]ed|insufficient|invalid|unavailable|unreachable|unterminated|restricted|mismatch|malformed|corrupt(?:ed)?|"
     r"misconfigured|throttled|rate.?limit(?:ed|ing)?|read-only mode|syntax error|timed?[ -]?out|fail(?:ed|ure)|"
-    r"fully booked|exceed(?:s|ed)|bad credentials|faults?$|switched off)\b|"
+    r"fully booked|exceed(?:s|ed)|\w+er than the (?:limit|maximum)|bad credentials|faults?$|switched off)\b|"
     r"can(?:not|['’]t| not| only)\b|could(?: not|n['’]t)\b|unable to\b|must (?:be|have|provide|contain|specify|not"
     r"|match|include|start)\b|may not have access\b|no longer \w|does not add up\b|"
     r"nothing was (?:\w+ed|sent|paid|done|made|taken|written)\b|"
@@ -32,9 +32,9 @@ PHRASES = (
     r"|configured|initiali[sz]ed|delivered)\b|"
     r"(?:is|are|was|were|been|got) (?:denied|suspended|deprecated|discontinued|revoked)\b|"
     r"(?:is|are) (?:required|missing|unknown|incorrect|wrong|disabled|expired|empty|blank|null|undefined|locked|full"
-    r"|archived|reached|read-only)\b|is (?:stale|taken|gone|dead|not in|not one of|(?:too )?busy)\b|"
+    r"|archived|reached|read-only)\b|is (?:stale|taken|gone|dead|outside|not in|not one of|(?:too )?busy)\b|"
     r"(?:server|service|system) (?:too )?busy\b|isn['’]t (?:an?|in|valid|supported|allowed)\b|"
-    r"(?:has|have) (?:expired|run out)\b|(?:has|have|had) no (?!\w+s\b)|(?:have|has) no .{1,30} left\b|"
+    r"(?:has|have) (?:expired|run out)\b|(?:has|have|had) no (?!(?:\w+ )?\w+s\b)|(?:have|has) no .{1,30} left\b|"
     r"(?:access|permission|authori[sz]ation) denied\b"
     r"|denied(?=[.:;,!]|$| (?:because|due|by|for|to|since|as|access|this|your)\b)|"
     r"expected (?:an? )?(?:int|str|integer|string|number|float|bool|boolean|list|array|object|dict)\b|"
@@ -53,8 +53,7 @@ PHRASES = (
     r"(?:encountered|exited with|an|was an) (?:an )?(?:unexpected |unknown |internal )?error\b|error occurred\b|"
     r"used (?:up|all (?:of )?your)\b|there is no .{1,40} (?:with|by|under|named|called|that you)\b|connect error\b|"
     r"(?:status(?: code)?\W{0,3}|HTTP(?:/\d(?:\.\d)?)?\W{1,3})[45]\d\d\b|(?<=: )[45]\d\d [A-Z]\w|"
-    r"ran (?:longer|into a problem)\b|in the past\b|moved or deleted\b|no matches found\b|not responding\b|"
-    r"outside (?:of )?(?:the |your )?(?:allowed|permitted)\b"
+    r"ran (?:longer|into a problem)\b|in the past\b|moved or deleted\b|no matches found\b|not responding\b"
 )
 NEGATED = (
     r"(?:is|are|was|were|am|been|do|does|did|has|have|had|will|would|could|may) not\b|[a-z]{2,6}n['’]t\b|\bnicht\b"
@@ -72,19 +71,20 @@ SUCCESS = (
 )
 FINE = (
     r"(?:successfully|done|ok|created|updated|deleted|saved|sent|inserted|wrote|completed|finished|clicked|typed|opened"
-    r"|booked|refunded|paid|navigated|searched|imported|exported|uploaded|downloaded|processed|copied|moved|installed"
-    r"|synced|indexed|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)|results?)\b(?! (?:0|none) of)|"
+    r"|booked|refunded|paid|navigated|searched|search results|echo|debug|info|the (?:result|sum)|here (?:is|are)"
+    r"|results?)\b|(?!expected|exceeded|failed|rejected|required|refused)\w{3,14}ed [1-9]\d{0,9} (?:of|\w+s)\b|"
+    r"\d+ (?:\w+ )?(?:issues?|tickets?|results?|items?|files?|match(?:es)?|messages|entries|hits)(?: found)?:|"
     r"the (?:\w+ )?(?:page|list|cart|inbox|folder|directory|queue|file|table|calendar|document) is (?:empty|blank)\b|"
     r"you (?:do not|don['’]t) have any (?!access|permission|rights?|credits?)|no \w{2,20}s found\b|"
     r"no (?:results?|match|matches|matching|items?|records?|entries|documents?|events|messages|rows|data|changes"
     r"|output|new|open|flights|hits|tasks|files|users)\b|nothing (?:found|to)\b|found (?:no|0|\d+)\b|"
-    r"0 (?:results?|matches|rows|hits|records|items)\b|(?:there are|there is) no\b|"
+    r"0 (?:results?|matches|rows|hits|records|items)\b|(?:there are|there is) no\b|(?:your )?search did not match\b|"
     r"keine (?:ergebnisse|treffer|einträge)|aucune? (?:résultat|entrée)|(?:no hay|sin) (?:resultados|datos)|"
     r"(?:nenhum|sem) resultado|nessun risultato|没有(?:结果|数据|找到)|无结果|結果はありません|該当する|"
     r"(?:\w{1,20} )?errors?\b\W{0,3}(?:0|none|null|no|nil)\b|"
     r"[^\n]{0,100}\b(?:no|zero|0|without(?: any)?) (?:\w{1,20} )?(?:errors?|failures?|exceptions?)\b|"
-    r"[^\n]{0,100}\b(?:no hay|sin|keine?|aucune?|pas d['’]|nessun|nenhum|ningún|sem|geen|ingen|inga|brak) "
-    r"(?:errores|error|fehler|erreurs?|errore|erros?|fouten|fel|feil|błędów)\b"
+    r"[^\n]{0,100}\b(?:no hay|sin|keine?|aucune?|pas d['’]|nessuna?|nenhuma?|ningún|sem|geen|ingen|inga|brak) "
+    r"(?:errores|error|fehler|erreurs?|errore|errori|erros?|fouten|fel|feil|błędów)\b"
 )
 """That it was done, that nothing was found, or went wrong: a message that begins so is of no failure."""
 FOREIGN = "|".join(

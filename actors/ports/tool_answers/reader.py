@@ -191,9 +191,8 @@ def _object(answer: Mapping[Any, Any], depth: int) -> bool:
     # AWS names the shape of an error by `__type`, and of nothing else.
     if _undone(members) or isinstance(answer.get("__type"), str):
         return True
-    about = members.get("metadata")
-    told = _members(about) if isinstance(about, Mapping) else members
-    code = next((told[key] for key in _EXITS if _is_number(told.get(key))), None)
+    held = {**_members(beside), **members} if isinstance(beside := answer.get("metadata"), Mapping) else members
+    code = next((held[key] for key in _EXITS if _is_number(held.get(key))), None)
     if code is not None and len(members) <= 12 and (code != NO or members.get("stderr")):
         return code != 0
     fine = any(members.get(key) is True for key in _FALSE_IS_BAD)

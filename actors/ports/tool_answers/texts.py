@@ -48,9 +48,9 @@ _NEGATED = re.compile(phrases.NEGATED, re.IGNORECASE)
 _FINE = re.compile(_MARKS + f"(?:{phrases.FINE})", re.IGNORECASE)
 _LABEL = re.compile(
     r"((?:(?:Q|[A-Z][a-z]{2,20})(?= \(|:[^\n]{0,700}(?:[.;!?]\s|\n))|[A-Z]\S{0,30} [^\n:\"'`{}()\[\]]{1,50})"
-    r"(?: \([^)\n]{1,60}\))?):\s"
+    r"(?: \([^)\n]{1,60}\))?):\s|[A-Z][^\n.:!?\"']{2,60}\n\n"
 )
-"""A heading of something that was looked up, which may tell of any mishap: a failure names itself before a colon. One
+"""A heading of something that was looked up, which may tell of any mishap: a failure names itself in it. One
 word heads more than one sentence: `Path: /x does not exist`."""
 _FIELD = re.compile(r"([\w .-]{1,30}):(?:\s|$)")
 _NAMES = re.compile(
@@ -63,11 +63,12 @@ _NAMES = re.compile(
 )
 """Names of errors in capitals: errno, Redis, Chrome, Node, the codes of gRPC and what is formed like them."""
 _IF = re.compile(
-    r"^(?:npm )?warn(?:ing)?\b[^\n]*\n|"
-    r"\b(?:if|in case|unless|whenever|wenn|falls|when (?:this|it|you|the))\b[^.,;:!?\n]*",
-    re.IGNORECASE | re.MULTILINE,
+    r"\b(?:if|in case|unless|whenever|wenn|falls|when (?:this|it|you|the))\b[^.,;:!?\n]*"
+    r"|[^.!?\n]{0,200}\b(?:usually|typically|often|generally)\b[^.!?\n]*"
+    r"|(?m:^(?:\w{1,20} )?warn(?:ing)?\b[^\n]*\n)|\n(?:\w{1,20} )?warn(?:ing)?\b[^\n]*",
+    re.IGNORECASE,
 )
-"""What would be a failure if it happened, and warnings before what was done."""
+"""What would be a failure if it happened; what is said of mishaps at large; warnings beside something else."""
 _ENTRY = re.compile(r"\s{0,8}(?:\d{1,6}[.):]? |[-*•] )\s{0,8}\S")
 _CELLS = re.compile(r"[,;\t](?! )| \| |(?<=\S) {2,}(?=\S)")
 _CODE = (
@@ -76,11 +77,12 @@ _CODE = (
 )
 _LAID_OUT = re.compile(
     rf"^\s{{0,8}}(?:{_CODE}|"
-    r"#|//|/\*|```|\||[-*] |\d+[:.] |class |def |func |function |import |from \w+ import|export |public |"
+    r"#|//|/\*|[A-Z][A-Z0-9-]+\(\d\)|```|\||[-*] |\d+[:.] |package \w+;?$|class |def |func |function |import |"
     r"(?:fix|feat|chore|docs|refactor|test|build|ci|perf|style)(?:\([\w-]{1,40}\))?!?: |"
-    r"(?:commit )?[0-9a-f]{6,40}(?: |$)|[A-Z][A-Z-]{1,20}\(\d\)(?: |$)|"
-    r"[A-Z]{2,10}-\d{1,6} |--- |(?:Re|Fwd|Subject|From): |"
-    r"\[File: |diff --git|@@ |<\w|(?!\S{1,200}:\d{1,7}:\d{1,5}: (?:(?:fatal )?error|undefined): )\S{1,200}:\d+[:-])"
+    r"(?:commit )?[0-9a-f]{7,40}(?: |$)|from \w+ import|export |public |"
+    r"\[?[A-Z]{2,10}-\d{1,6}\]? |--- (?!FAIL)|(?:Re|Fwd|Subject|From): |"
+    r"\[File: |diff --git|@@ |<\w|"
+    r"(?!\S{1,200}:\d{1,7}(?::\d{1,5})?: (?:(?:fatal )?error|undefined): )\S{1,200}:\d+[:-])"
 )
 """The first line of source, Markdown, a diff, a table, a history, or what grep prints."""
 _STAMP = re.compile(
@@ -111,8 +113,8 @@ _XML = re.compile(
 _TITLE = re.compile(r"<title>[^<]{0,80}(?:\b[45]\d\d\b|error\b|not found|forbidden|unavailable)", re.IGNORECASE)
 _EXCEPTION = re.compile(
     r"^\W{0,8}Traceback \(most recent call last\)|^\s{0,4}(?:\[?\w{1,20}\]? ){0,3}?(?:[\w$]{1,60}[.:/]{1,2}){0,12}"
-    r"\w{0,60}(?:Error|Exception|Fault|Panic|Interrupt)\b(?:\s{0,2}[:(]|\s{0,4}$)"
-    r"|^\w{1,60} {1,80}Traceback \(most recent call last\)|[^\n]{1,250} \(\w{1,60}(?:Error|Exception)\)$"
+    r"\w{0,60}(?:Error|Exception|Fault|Panic|Interrupt)\b(?:\s{0,2}[:(]|\s{0,4}$|\s{1,80}Traceback)"
+    r"|[^\n]{1,250} \(\w{1,60}(?:Error|Exception)\)$"
     r"|^(?:Stop(?:Async)?Iteration|KeyboardInterrupt|SystemExit)\b"
     r"|^(?:[\w$]{1,60}\.){0,8}[A-Z]\w{0,60}[a-z](?:NotFound|DoesNotExist|Refused|Denied|Timeout|Violation|Failure|Failed|Expired)\s{0,2}[:(]"
 )
@@ -122,8 +124,11 @@ _FRAME = re.compile(
     re.MULTILINE,
 )
 _BROKE_OFF = re.compile(
-    r"^(?:\S{1,200}:\d{1,7}:\d{1,5}: (?:(?:fatal )?error|undefined): |"
-    r"\S{1,200}\(\d{1,7},\d{1,5}\): error |exception in thread|sqlstate\[(?!00)|"
+    r"^(?:\S{1,200}[:(]\d{1,7}(?:[:,]\d{1,5})?\)?: (?:(?:fatal )?error(?: \w{1,9})?|undefined): |"
+    r"failed \S+::\S|=+ [1-9]\d* failed\b|tests:\s+[1-9]\d* failed\b|failed \((?:failures|errors)=|--- fail: |"
+    r"tests(?: run)?: [^\n]{1,40}(?:failures|errors): [1-9]|"
+    r"\d+ (?:tests|examples|runs), [^\n]{0,40}\b[1-9]\d* failures?\b|test result: failed|"
+    r"try '[^'\n]{1,60}--help'|\[error\] failed to |exception in thread|sqlstate\[(?!00)|"
     r"unhandled exception|uncaught |(?:php )?fatal error|php parse error|panic: |"
     r"thread '[^'\n]{0,80}'(?: \(\d+\))? panicked at|goroutine \d+ \[|signal: |segmentation fault|npm err(?:!|or )|"
     r"fatal: |error\[E\d+\]|error: |make(?:\[\d+\])?: \*\*\*|[^\s:][^\n:]{0,200}: (?:command )?not found$|"
@@ -180,7 +185,7 @@ def _message(text: str, lines: list[str]) -> bool:
     if _SUCCESS.search(plain):
         return False
     label = _LABEL.match(text)
-    if label and not any(said.search(label[1]) for said in (_HEADS, _PHRASES, _FOREIGN)):
+    if label and not any(said.search(label[0]) for said in (_HEADS, _PHRASES, _FOREIGN)):
         return False
     beginning = plain[:_SENTENCE]
     if _HEADS.match(plain) or _NAMES.search(beginning) or _PHRASES.search(beginning):
@@ -199,8 +204,8 @@ def _table(lines: list[str]) -> bool:
     cells = [len(_CELLS.findall(line.strip())) for line in first]
     rows = all(cells) and (len(set(cells)) == 1 or (len(first) > 2 and cells[0] > 1))
     fields = sum(map(bool, map(_FIELD.match, first[-len(first) + 1 :])))
-    outer = [line for line in first if not line.startswith(" ")]
-    return rows or (2 < len(first) == fields + 1 and not any(map(_ERROR_HEAD.match, outer)))
+    told = any(_ERROR_HEAD.match(line) for line in first if line[0] != " ")  # what is set in is a part of a record
+    return rows or (2 < len(first) == fields + 1 and not told)
 
 
 def _broken(lines: list[str], tail: str) -> bool:
@@ -212,5 +217,5 @@ def _broken(lines: list[str], tail: str) -> bool:
     stack = "\n".join(line[:400] for line in near)
     if len(_FRAME.findall(stack)) >= _FRAMES or _BROKE_OFF.search(stack) or _BROKE_OFF.search(tail[-_TAIL:]):
         return True
-    broke = "\nTraceback (most recent call last)" in tail or _FRAME.match(lines[0])
-    return bool(broke and _EXCEPTION.match(tail.rsplit("\n", 1)[-1][:300]))
+    told = "\nTraceback (most recent call last)" in tail or _FRAME.search(stack)
+    return bool(told and _EXCEPTION.match(tail.rsplit("\n", 1)[-1][:300]))

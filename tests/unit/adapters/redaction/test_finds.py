@@ -69,6 +69,27 @@ TAKEN_OUT = [
     ("Temporary password\n\n   qu1etStorm#5", "qu1etStorm#5"),
     ("Cookie: theme=dark; sessionid=38afes7a8; lang=en", "38afes7a8"),
     ('password="esc\\"aped9"', "aped9"),
+    (f"export AWS_SESSION_TOKEN={'a1B2' * 200}t4iL", "t4iL"),
+    ("machine git.example.org\n  login bot\n  password rYqFCwFxkXedGHzH", "rYqFCwFxkXedGHzH"),
+    ("bpiuyVu0DmJ9chsl is the root password", "bpiuyVu0DmJ9chsl"),
+    ("The password for the VPN is:\n\n    ny6sQ83FpYDs", "ny6sQ83FpYDs"),
+    ("define( 'DB_PASSWORD', 'e8Bvb4ZCh9sO' );", "e8Bvb4ZCh9sO"),
+    ("jdbc:oracle:thin:scott/HNL8Nng9PW9@//ora:1521/ORCL", "HNL8Nng9PW9"),
+    ("root:FiKRFY4Fz6F@tcp(10.0.0.3:3306)/shop", "FiKRFY4Fz6F"),
+    ("smbclient.py corp/bob:KAmcttRbz5G@10.1.1.2", "KAmcttRbz5G"),
+    ("net use Z: \\\\filer\\share rO4EcDB9P /user:CORP\\bob", "rO4EcDB9P"),
+    ("rabbitmqctl add_user worker nIgH6ay5AP", "nIgH6ay5AP"),
+    ("ldapsearch -x -D cn=admin,dc=x -w Nng9PW9myl5B", "Nng9PW9myl5B"),
+    ("xfreerdp /v:10.1.1.1 /u:bob /p:lTcXOwYC5npr", "lTcXOwYC5npr"),
+    ('echo "fH3spYUMiQ7T" | docker login -u ci --password-stdin r.io', "fH3spYUMiQ7T"),
+    ("client-key-data: lIIVGi6R0T4zEaSNMxR5", "lIIVGi6R0T4zEaSNMxR5"),
+    ("DEVOPS_EXT_PAT=SJWIJwBSix8zBLv17Ebj", "SJWIJwBSix8zBLv17Ebj"),
+    (
+        "https://api.telegram.org/bot6371887881:AA36Vhw0UPLVqkT9JXEPkJwRmGYaV_XoA5q/send",
+        "AA36Vhw0UPLVqkT9JXEPkJwRmGYaV",
+    ),
+    ("Reisepassnummer C01X0006H", "C01X0006H"),
+    ("Krankenversichertennummer: A123456780", "A123456780"),
     # By the name of a field.
     ('{"columns": ["user", "password"], "rows": [["amy", "amyPw77"]]}', "amyPw77"),
     ('[["user", "password"], ["amy", "amyPw77"]]', "amyPw77"),
@@ -95,6 +116,11 @@ STAYS = [
     "identified by 'nobody'", "f('token', 'string')", "WIFI:T:nopass;S:Guest;;", "session=short",
     "password=xxxxxxxx", "with open(a, encoding='utf-8') as token:", "password: //intra",
     "an id number of 12", "RUT del cliente", "pass the salt e pepper 12",
+    "MD5:16:27:ac:a5:76:28:2d:36:63:1b:56:4d:eb:df:a6:48", "chatcmpl-Q4MG386ZqrGkA7UnbjIzPEFzuxFek",
+    "-----BEGIN CERTIFICATE-----\n"
+    "MIICwyhm1qbZm3HjSxOOAsPiXWpqlfxYOTSQ9fXU0XsJ7poKQ2MIICwyhm1qbZm3\nAa0=\n-----END CERTIFICATE-----",
+    "docker run -u app -p 8080:80/tcp nginx", "mailto:ann1",
+    "PBKDF2-HMAC2 is the password hash.", "the secret of PasswordResetTokenGenerator",
 ]  # fmt: skip
 
 
@@ -190,6 +216,8 @@ def test_long_hostile_texts_take_time_in_proportion() -> None:
         "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "AA00 ", "a_b_", "a_", "(212) ", "tel ", "\\", '"', "{",
         "[REDACTED:", "x", "0", "key", "api_key", ":AA", "hooks.slack.com/services/", "SG.a.", "bearer ", "-u a:", "00",
         "é@", "密码是", "password is ", "key ", "a,key\n", "&#65;", "insert into a (pin) values (", "me at 1",
+        " -u a -p ", "/u:a /p:", "a/b:c@", "x is the ", "-----BEGIN CERTIFICATE-----\n", "net use \\\\a b ",
+        "key=" + "a1" * 200,
     ]  # fmt: skip
     seeds += ["".join(rng.choice("a1@.-_ :=+\"'/(") for _ in range(7)) for _ in range(20)]
 

@@ -58,6 +58,18 @@ FAILED = [
     'SQLSTATE[23505]: Unique violation: 7 ERROR:  duplicate key value violates unique constraint "users_pkey"',
     "Process exited with code 137 (OOMKilled)",
     "src/main.c:3:5: error: expected ';' before 'return'",
+    "src/app.ts(12,5): error TS2322: Type 'string' is not assignable to type 'number'.",
+    '{"output": "", "metadata": {"exit_code": 2}}',
+    "-----\nKeyError                        Traceback (most recent call last)\nCell In[3], line 1",
+    "  File \"<string>\", line 2\n    print(x\n         ^\nSyntaxError: '(' was never closed",
+    "Query cancelled: statement timeout",
+    "--- FAIL: TestAdd (0.00s)\n    add_test.go:9: got 3, want 4",
+    "FAILURES!\nTests: 3, Assertions: 4, Failures: 1.",
+    "cp: missing destination file operand after 'a'\nTry 'cp --help' for more information.",
+    "/home/user/x is outside the workspace.",
+    "The file is 12 MB, larger than the maximum of 1 MB.",
+    "robots.txt forbids fetching this page",
+    "[INFO] Scanning for projects...\n[ERROR] Failed to execute goal on project app",
 ]
 """Of each form that the labelled answers lack, one."""
 OK = [
@@ -84,12 +96,25 @@ OK = [
     "Chat 8 (closed)\nUser: it says access denied\nAgent: try again",
     "    raise ValueError(\n        'no such file'\n    )\n\n    return path",
     "[ERROR] 09:14 import: row 4 failed\n[INFO] 09:15 import: done",
+    "npm WARN deprecated a@5: this library is no longer supported\nadded 50 packages",
+    'Troubleshooting: "permission denied" usually means that you are not in the group.',
+    "Das Handbuch erklärt die Meldung „Zugriff verweigert“.",
+    "Imported 118 of 120 rows. 2 rows skipped (invalid e-mail).",
+    "3 issues: error in parser, crash on start, failed login",
+    "Sorry for the wait! Your table is booked.",
+    "Nenhum erro encontrado.",
+    'en:\n  errors:\n    not_found: "Not found"\n    timeout: "It timed out"',
+    "CURL(1)\n  6  Could not resolve host.",
+    "Your search did not match any documents.",
+    "You have no unread messages.",
+    "Status codes\n\n401 Unauthorized: the key is missing.",
+    "[BUG-12] Crash when saving\nThe app cannot save files.",
 ]  # fmt: skip
-WRONG = {"build": 6, "unseen": 3, "later": 3, "strange": 7, "blind": 4, "guests": 16}
+WRONG = {"build": 6, "unseen": 3, "later": 3, "strange": 6, "blind": 4, "guests": 12}
 
 
 def test_of_the_labelled_answers_no_more_are_told_wrong_than_ever() -> None:
-    """1,322 answers of APIs, MCP servers, frameworks, runtimes and by hand, of which the reader was built on 641."""
+    """1,321 answers of APIs, MCP servers, frameworks, runtimes and by hand, of which the reader was built on 641."""
     wrong = {part: [c.text for c in load(part) if failed(c.text) != (c.label == "failed")] for part in WRONG}
     assert {part: len(texts) for part, texts in wrong.items()} == WRONG, wrong
 
