@@ -214,7 +214,8 @@ def test_long_hostile_texts_take_time_in_proportion() -> None:
         "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "AA00 ", "a_b_", "a_", "(212) ", "tel ", "\\", '"', "{",
         "[REDACTED:", "x", "0", "key", "api_key", ":AA", "hooks.slack.com/services/", "SG.a.", "bearer ", "-u a:", "00",
         "é@", "密码是", "password is ", "key ", "a,key\n", "&#65;", "insert into a (pin) values (", "me at 1",
-        " -u a -p ", "/u:a /p:", "a/b:c@", "x is the ", "-----BEGIN CERTIFICATE-----\n", "net use \\\\a b ", "key=" + "a1" * 200,
+        " -u a -p ", "/u:a /p:", "a/b:c@", "x is the ", "-----BEGIN CERTIFICATE-----\n", "net use \\\\a b ",
+        "key=" + "a1" * 200,
     ]  # fmt: skip
     seeds += ["".join(rng.choice("a1@.-_ :=+\"'/(") for _ in range(7)) for _ in range(20)]
 
