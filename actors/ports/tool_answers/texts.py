@@ -35,7 +35,7 @@ _QUOTED = re.compile(
 _MARKS = r"^[^\w\n]{0,8}"
 _ERROR_HEAD = re.compile(
     _MARKS + r"(?:(?:[a-z]{1,20} ){0,3}?(?:error|errors|exception|failure|fault)\b"
-    r"(?:\(s\))?(?:\W{0,3}$|\s{0,2}[:!\]>)#]|\s\w{1,20}(?:ing|ando|iendo|endo)\b"
+    r"(?:\(s\))?(?:\W{0,3}$|\s{0,2}[:!\]>)#]|\s\w{1,20}(?:ing|ando|iendo|endo)\b|\sresponse\b"
     r"|\s(?:occurred|while|when|during|from|code|at|-?\d)|\sin [^\n]{1,80}:)|[1-9]\d{0,4} validation errors?\b)",
     re.IGNORECASE | re.MULTILINE,
 )
