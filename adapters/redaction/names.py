@@ -157,7 +157,6 @@ def _looks_secret(kind: str, value: str, tie: int, digits: int) -> bool:
         return not _SYMBOLS.isdisjoint(value) or not (value.islower() or value.istitle() or value.isupper())
     if not any(map(str.isalpha, value)):
         return False
-    if value.isalpha() and value.isascii() and len(value) >= 12 and turns(value) > ENOUGH_TURNS:
-        return True
+    mixed = value.isalpha() and value.isascii() and len(value) >= 12 and turns(value) > ENOUGH_TURNS
     marked = not _SYMBOLS.isdisjoint(value[1:-1]) and len(value) >= 8 and (tie > FAR or not value.istitle())
-    return marked or (kind == "password" and value.count("-") >= 2 and len(value) >= 16)  # words of a passphrase
+    return marked or mixed or (kind == "password" and value.count("-") >= 2 and len(value) >= 16)  # a passphrase

@@ -45,8 +45,8 @@ _IBAN = re.compile(
 _PHONES = (
     *(f"{whose} n(?:[uú]mm?ero?|uméro|ummer|umber)" for whose in listed("my, meine, mon, mi, il mio, mijn, meu, moj")),
     *listed(
-        r"tel(?:ephone|efon|éfono|éphone)?, phone, mobile?, móvil, handy, cell, fax, whatsapp, caller, msisdn,"
-        r"llam\w+ al, llám\w+ al, 电话, 手机, 電話, телефон"
+        r"tel(?:ephone|efon|éfono|éphone|em[oó]vel)?, phone, mobile?, móvil, handy, cell(?:ulare)?, celular,"
+        r"fax, whatsapp, caller, msisdn, llam\w+ al, llám\w+ al, 电话, 手机, 電話, телефон"
     ),
     *(f"{whom} (?:back )?(?:at|on|under|unter|au)" for whom in listed("me, us, mich, uns, moi, nous")),
 )

@@ -31,7 +31,10 @@ _LONGEST_INDENT = 200
 _MOST_HOPS = 3
 _ENDING = re.compile(r"(?:(?![\u0e00-\u0e7f\u3000-\ud7ff])[\w.-]){0,24}(?:\sπρόσβασης)?")
 """From how a name begins to its end; scripts without spaces have none."""
-_NO_PASSWORD = re.compile(r"pass(?!w|phrase|code|ord|e?s?(?![a-z]))|pw(?:d[a-z]|[a-ce-z])")
+_NO_PASSWORD = re.compile(
+    r"pass(?!w|phrase|code|ord|e?s?(?![a-z]))|pw(?:d[a-z]|[a-ce-z])"
+    r"|[a-z]{3,20}[_-](?:[a-z]{1,20}[_-])?(?:algorithm|encoding|length|method|mode|policy|type|version)(?![a-z])"
+)
 
 _VERB = (
     r"(?:is|was|are|be|to|stays|remains|ist|war|bleibt|hei(?:ß|ss)t|lautet|lautete|c'est|sera|será|es|era|est|était|è"
@@ -52,7 +55,7 @@ _VALUE = (
 )
 _JOINED = re.compile(
     rf"(?i)(?:\\{{0,3}}[\"'`*_]{{0,2}}{_SIGN}|(?P<list>[\"']\s?,\s?(?=[\"']))|(?P<call>\((?=[\"']))"
-    rf"|{_SAID}|(?P<blank>(?:\s[a-z]{{2,5}})?\s{{1,8}}))" + _VALUE
+    rf"|{_SAID}|(?P<blank>(?:\s(?:[a-z]{{2,5}}|\d))?\s{{1,8}}))" + _VALUE
 )
 _OPTION = re.compile(rf"(?:{_SIGN}|\s(?=[^\s-]))" + _VALUE)
 _AGAIN = re.compile(rf"(?i)[^\n.!?;:=]{{0,48}}?(?:{_SIGN}|{_SAID})" + _VALUE)
@@ -153,9 +156,8 @@ def _tie(match: re.Match[str], text: str, start: int) -> int | None:
 def _before(text: str, start: int, end: int, kind: str) -> tuple[int, int] | None:
     """What stands before a name: `use ... as the password`, `... is the password.`"""
     match = _AS.search(text, max(0, start - 100), start)
-    if match is None or (match["verb"] and not _CLAUSE_END.match(text, end)):
-        return None
-    return match.span("value") if is_secret(kind, match["value"], FAR) else None
+    said = match is None or not match["verb"] or _CLAUSE_END.match(text, end)
+    return match.span("value") if match and said and is_secret(kind, match["value"], FAR) else None
 
 
 _CODES = (
@@ -265,8 +267,8 @@ DETECTORS = (
     ),
     _phrase(Words("wifi:"), r"(?i)wifi:[^\n]{0,80}?[;:]p:(?P<value>(?:\\.|[^;\n]){4,63});"),
     _phrase(
-        Words("login", "cred", "log in", "logged in", "sign in", "signed in", "gsdaten", "ldedaten"),
-        r"(?i)(?:zugangsdaten|anmeldedaten|cred(?:ential)?s?|log(?:ged|ging)?[ -]?in(?: data)?|logins"
+        Words("login", "cred", "log in", "logged in", "sign in", "signed in", "zugang", "ldedaten"),
+        r"(?i)(?:zugang(?:sdaten)?|anmeldedaten|cred(?:ential)?s?|log(?:ged|ging)?[ -]?in(?: data)?|logins"
         r"|sign(?:ed)?[ -]in)"
         r"(?:\s?(?:[:=→]|->)|\s(?:is|are|with|as|using|mit|als|con|avec))\s?[\w.@+-]{2,64}"
         r"(?:\s?[/|,]\s?|:(?!\d{2,5}(?:[/,;\s]|$)))[\"'`]?(?P<value>[!-~\u00c0-\u024f]{4,128}?)[\"'`.,;:)]{0,3}(?=\s|\Z)",

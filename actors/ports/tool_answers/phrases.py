@@ -11,7 +11,7 @@ HEADS = (
     r"unhandled\b|oops\b|nope\b|wrong\b|incorrect\b|i tried reusing the same input\b|duplicate (?:key|entry)\b|"
     r"no route to host\b|name or service not known\b|"
     r"(?:i(?:['’]m| am) (?:so |very )?)?sorry\b(?! for the (?:wait|delay))|"
-    r"i(?:['’]m| am) (?:afraid|unable|not able|not allowed)\b|i (?:can['’]t|cannot|can not|won['’]t|may not)\b|"
+    r"i(?:['’]m| am) (?:afraid|unable|not able|not allowed)\b|i (?:can['’]t|cannot|can not|won['’]t|may not|refuse)\b|"
     r"please (?:log|sign) in\b|only .{1,60}\b(?:may|can)\b|connection (?:refused|reset|error|timed out|closed)\b|"
     r"(?:killed|terminated)$|no \w+ (?:was|were) \w+ed\b|(?:\w+ )?cancell?ed(?::|$)"
 )
@@ -79,7 +79,7 @@ FINE = (
     r"no (?:results?|match|matches|matching|items?|records?|entries|documents?|events|messages|rows|data|changes"
     r"|output|new|open|flights|hits|tasks|files|users)\b|nothing (?:found|to)\b|found (?:no|0|\d+)\b|"
     r"0 (?:results?|matches|rows|hits|records|items)\b|(?:there are|there is) no\b|(?:your )?search did not match\b|"
-    r"keine (?:ergebnisse|treffer|einträge)|aucune? (?:résultat|entrée)|(?:no hay|sin) (?:resultados|datos)|"
+    r"keine (?:ergebnisse|treffer|einträge)|aucune? (?:résultat|entrée|message)|(?:no hay|sin) (?:resultados|datos)|"
     r"(?:nenhum|sem) resultado|nessun risultato|没有(?:结果|数据|找到)|无结果|結果はありません|該当する|"
     r"(?:\w{1,20} )?errors?\b\W{0,3}(?:0|none|null|no|nil)\b|"
     r"[^\n]{0,100}\b(?:no|zero|0|without(?: any)?) (?:\w{1,20} )?(?:errors?|failures?|exceptions?)\b|"

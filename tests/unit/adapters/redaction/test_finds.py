@@ -88,6 +88,9 @@ TAKEN_OUT = [
         "https://api.telegram.org/bot6371887881:AA36Vhw0UPLVqkT9JXEPkJwRmGYaV_XoA5q/send",
         "AA36Vhw0UPLVqkT9JXEPkJwRmGYaV",
     ),
+    ("username admin privilege 15 password 0 822RK1uSF8cQ", "822RK1uSF8cQ"),
+    ("Zugang: mmeier / Regen#Tropf5", "Regen#Tropf5"),
+    ("Cellulare: 333 1234567", "333 1234567"),
     ("Reisepassnummer C01X0006H", "C01X0006H"),
     ("Krankenversichertennummer: A123456780", "A123456780"),
     # By the name of a field.
@@ -119,7 +122,7 @@ STAYS = [
     "MD5:16:27:ac:a5:76:28:2d:36:63:1b:56:4d:eb:df:a6:48", "chatcmpl-Q4MG386ZqrGkA7UnbjIzPEFzuxFek",
     "-----BEGIN CERTIFICATE-----\n"
     "MIICwyhm1qbZm3HjSxOOAsPiXWpqlfxYOTSQ9fXU0XsJ7poKQ2MIICwyhm1qbZm3\nAa0=\n-----END CERTIFICATE-----",
-    "docker run -u app -p 8080:80/tcp nginx", "mailto:ann1",
+    "docker run -u app -p 8080:80/tcp nginx", "mailto:ann1", "password_hash_algorithm: argon2id",
     "PBKDF2-HMAC2 is the password hash.", "the secret of PasswordResetTokenGenerator",
 ]  # fmt: skip
 

@@ -69,6 +69,8 @@ FAILED = [
     "/home/user/x is outside the workspace.",
     "The file is 12 MB, larger than the maximum of 1 MB.",
     "robots.txt forbids fetching this page",
+    "Error response from daemon: No such container: web",
+    "I refuse to run destructive commands.",
     "[INFO] Scanning for projects...\n[ERROR] Failed to execute goal on project app",
 ]
 """Of each form that the labelled answers lack, one."""
@@ -107,6 +109,7 @@ OK = [
     "CURL(1)\n  6  Could not resolve host.",
     "Your search did not match any documents.",
     "You have no unread messages.",
+    "Aucun message non lu.",
     "Status codes\n\n401 Unauthorized: the key is missing.",
     "[BUG-12] Crash when saving\nThe app cannot save files.",
 ]  # fmt: skip
