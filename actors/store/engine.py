@@ -154,8 +154,8 @@ def insert_new(connection: Connection, kind: type[Base], rows: Sequence[dict[str
 def _insert(kind: type[Base], columns: Sequence[str], rows: int) -> str:
     """One statement for many rows. Row by row the driver would ask for the interpreter between any two, and while
     another thread computes, each asking takes that thread's time slice, 5 ms."""
-    values = [dict.fromkeys(columns) for _ in range(rows)]
-    return str(sqlite.insert(kind).values(values).on_conflict_do_nothing().compile(dialect=sqlite.dialect()))
+    one = str(sqlite.insert(kind).values(dict.fromkeys(columns)).compile(dialect=sqlite.dialect()))
+    return one + f", ({', '.join('?' * len(columns))})" * (rows - 1) + " ON CONFLICT DO NOTHING"
 
 
 def fold(engine: Engine) -> bool:
