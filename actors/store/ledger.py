@@ -37,8 +37,7 @@ def commit(
         traffic = Exchange | Feedback | Trajectory | Attributed
         entomb(connection, (one.id for one in records if one.id in gone and isinstance(one, traffic)), now)
         records = [record for record in records if record.id not in gone]
-    marks = [{"actor": actor, "input_id": key, "at": now} for key in dict.fromkeys(inputs)]
-    insert_new(connection, Processed, marks)
+    insert_new(connection, Processed, [{"actor": actor, "input_id": key, "at": now} for key in dict.fromkeys(inputs)])
     saved = save(connection, records, now)
     saved.refused = len(gone)
     saved.outputs = [

@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, Literal, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from actors.messages import Attributed, Candidate, Feedback, Message, OutcomeChanged, Trajectory, encode
 from actors.store import runs
@@ -58,18 +58,19 @@ def hear(
     Those in `fresh` were written in this transaction, with an outcome that may be of this feedback."""
     unheard = select(Reports.body).where(among(Reports.id, (one.id for one in joins)), Reports.effect == "")
     said = {report.id: report for report in runs.bodies(connection, unheard, Feedback)}
-    did: Counter[str] = Counter()
-    changed: dict[str, OutcomeChanged] = {}
+    did, changed = Counter[str](), dict[str, OutcomeChanged]()
+    # Made once for all: to make a statement takes longer than to run it.
+    wanted = select(Runs.id, Runs.outcome, Runs.revision, Runs.source).where(Runs.id == bindparam("run"))
+    noted = update(Reports).where(Reports.id == bindparam("report")).values(effect=bindparam("word"))
     for joined in joins:
-        wanted = select(Runs.id, Runs.outcome, Runs.revision, Runs.source).where(Runs.id == joined.trajectory_id)
-        report = said.get(joined.id)
-        if joined.outcome is None or report is None or (run := connection.execute(wanted).first()) is None:
+        report, run = said.get(joined.id), connection.execute(wanted, {"run": joined.trajectory_id}).first()
+        if joined.outcome is None or report is None or run is None:
             continue
         word = _did(connection, joined.outcome, run, report, closing=joined.trajectory_id in fresh)
         if word is None:
             continue
         did[word] += 1
-        connection.execute(update(Reports).where(Reports.id == joined.id).values(effect=word))
+        connection.execute(noted, {"report": joined.id, "word": word})
         if word in ("told", "correction") and joined.outcome != run.outcome:
             revision = 0 if run.outcome is None else run.revision + 1
             _adopt(connection, run.id, joined.outcome, revision, report.received)

@@ -92,8 +92,7 @@ def save(connection: Connection, records: Iterable[Message], now: float) -> Save
         insert_new(connection, t.CandidateBatches, links)
         outcomes.answered(connection, candidate)
     joins: list[Joined] = of[Joined]
-    calls_beside = [one.id for one in of[Beside]]
-    joins += claimed(connection, of[Trajectory], calls_beside, {joined.id for joined in joins})
+    joins += claimed(connection, of[Trajectory], [one.id for one in of[Beside]], {joined.id for joined in joins})
     if joins:
         found = {"joined": bindparam("where"), **dict.fromkeys(NAMES)}
         where = [{"said": one.id, "where": one.trajectory_id} for one in joins]
