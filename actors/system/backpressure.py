@@ -10,7 +10,7 @@ import anyio
 class Backpressure:
     """Shared by the actors of one daemon."""
 
-    def __init__(self, patience: float = 1.0) -> None:
+    def __init__(self, patience: float = 5.0) -> None:
         self._patience = patience
         self._calm = anyio.Event()
         self._calm.set()

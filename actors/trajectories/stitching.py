@@ -215,7 +215,7 @@ class Stitcher:
         """Whether a turn that it follows is not here and never was."""
         if turn.explicit or not (turn.history or turn.hints.previous_response_id) or self._continued(turn)[0]:
             return False
-        keys = taken(turn)
+        keys = self._open[turn.id].taken
         ids = [key for key in keys if key[0] in IDS]
         return any(self._unseen(key, turn) for key in ids) if ids else all(self._unseen(key, turn) for key in keys)
 
@@ -262,7 +262,7 @@ class Stitcher:
         began: dict[str, float] = {}
         members = sorted((self._open[key].turn for key in found), key=lambda turn: (turn.depth, turn.started, turn.id))
         for turn in members:
-            before = (began.get(self._sole(key), turn.started) for key in taken(turn))
+            before = (began.get(self._sole(key), turn.started) for key in self._open[turn.id].taken)
             began[turn.id] = max([turn.started, *before])
         return sorted(members, key=lambda turn: (began[turn.id], turn.depth, turn.id))
 
@@ -281,7 +281,7 @@ class Stitcher:
     def _origins(self, turn: ParsedExchange) -> list[tuple[str, Key]]:
         """The turns that `turn` follows, and what tells so: all that its ids name, else the one by the best key."""
         found: list[tuple[str, Key]] = []
-        for key in () if turn.explicit else taken(turn):
+        for key in () if turn.explicit else self._open[turn.id].taken:
             origin = self._sole(key)
             if origin and origin != turn.id and (key[0] in IDS or self._open[origin].turn.started <= turn.started):
                 found.append((origin, key))
@@ -293,7 +293,7 @@ class Stitcher:
         # The same id after the end is a new conversation of a long session.
         if turn.explicit and key in self._closed and turn.started <= self._closed[key][1]:
             return self._closed[key][0], key
-        for key in taken(turn):
+        for key in self._open[turn.id].taken:
             if key in self._closed and key not in self._repeated:
                 return self._closed[key][0], key
         return "", None

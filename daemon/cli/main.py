@@ -316,9 +316,9 @@ def _tap(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from daemon import garbage
     from daemon.composition.service import main as serve
     from daemon.logs import as_service
-    from daemon.processes import garbage
 
     as_service()
     garbage.seldom()

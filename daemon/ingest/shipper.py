@@ -37,7 +37,7 @@ BATCH = 256
 """Records published at a time: one answer of the broker for all of them."""
 _BATCH_BYTES = 8 << 20
 """No more records once there are so many bytes of them, as they are held in memory twice."""
-RECORDS_PER_SECOND = 4000.0
+RECORDS_PER_SECOND = 8000.0
 """Cap on the replay after an outage: it shares its machine with the tap and the store."""
 _POLL_SECONDS = 0.1
 """How often an empty spool is looked at: a list of a directory, in another thread."""

@@ -13,7 +13,7 @@ import anyio
 import uvloop
 
 from actors.system.notify import Notify
-from daemon.processes import garbage
+from daemon import garbage
 from daemon.tap.server import Bound, Tap
 from daemon.tap.settings import TapSettings
 from daemon.tap.sockets import inherited
