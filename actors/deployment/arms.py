@@ -98,8 +98,9 @@ class _Seen(msgspec.Struct, frozen=True):
     version: int
     """That sampled all of it, -1 if that is not known."""
     agent: str
+    """Its name with the digest, which is another with other tools."""
     run: RunSummary
-    """In the name of the agent's label: its digest is another with other tools."""
+    """In brief; its agent is the label alone."""
 
 
 _Known = list[tuple[_Seen, OutcomeRow]]
@@ -320,9 +321,9 @@ def _errors(mine: Runs, rest: Runs, where: Where, lost: Sequence[bool]) -> Rate:
     A call that the engine did not answer has no run and no kind, so lost calls are compared among all runs together.
     Errors of tools are compared among runs of a kind.
     """
-    after, before = ([1.0] * lost.count(side) + [0.0] * len(runs) for side, runs in ((True, mine), (False, rest)))
     answered = rate_of(strata(mine, rest, _erred, where))
     gone, gone_before = lost.count(True), lost.count(False)
+    after, before = [1.0] * gone + [0.0] * len(mine), [1.0] * gone_before + [0.0] * len(rest)
     return Rate(
         answered.bad + gone, answered.runs + gone, answered.rest_bad + gone_before, answered.rest + gone_before,
         [*answered.strata, (after, before)],

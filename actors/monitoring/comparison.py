@@ -139,10 +139,10 @@ def _difference(runs: Sequence[tuple[RunSummary, bool, float]], where: Where) ->
     stratum = stratum_of(Counter((place, mine) for _, place, mine, _ in placed))
     # By stratum (runs before, their sum, runs after, their sum): of all, and of each party.
     total: dict[Place, list[float]] = {}
-    party_of: defaultdict[str, dict[Place, list[float]]] = defaultdict(dict)
+    of_party: defaultdict[str, dict[Place, list[float]]] = defaultdict(dict)
     for party, place, mine, one in placed:
         at = stratum[place]
-        for sums in (total, party_of[party]):
+        for sums in (total, of_party[party]):
             held = sums.setdefault(at, [0, 0.0, 0, 0.0])
             held[2 * mine] += 1
             held[2 * mine + 1] += one
@@ -150,7 +150,7 @@ def _difference(runs: Sequence[tuple[RunSummary, bool, float]], where: Where) ->
     def difference(left_out: Collection[str]) -> float:
         kept = dict(total)
         for party in left_out:
-            for at, gone in party_of[party].items():
+            for at, gone in of_party[party].items():
                 kept[at] = [held - less for held, less in zip(kept[at], gone, strict=True)]
         found = weights = 0.0
         for rest, rest_sum, mine, my_sum in kept.values():

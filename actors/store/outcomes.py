@@ -63,8 +63,10 @@ def hear(
     wanted = select(Runs.id, Runs.outcome, Runs.revision, Runs.source).where(Runs.id == bindparam("run"))
     noted = update(Reports).where(Reports.id == bindparam("report")).values(effect=bindparam("word"))
     for joined in joins:
-        report, run = said.get(joined.id), connection.execute(wanted, {"run": joined.trajectory_id}).first()
-        if joined.outcome is None or report is None or run is None:
+        report = said.get(joined.id)
+        if joined.outcome is None or report is None:
+            continue
+        if (run := connection.execute(wanted, {"run": joined.trajectory_id}).first()) is None:
             continue
         word = _did(connection, joined.outcome, run, report, closing=joined.trajectory_id in fresh)
         if word is None:

@@ -303,6 +303,7 @@ def _tap(arguments: argparse.Namespace) -> None:
     import msgspec
 
     from actors.system.notify import Notify
+    from daemon.cli import garbage
     from daemon.logs import as_service
     from daemon.processes import preflight
     from daemon.processes.tap_settings import redaction, tap
@@ -312,11 +313,12 @@ def _tap(arguments: argparse.Namespace) -> None:
     config = _settings(arguments)
     settings, redacted = tap(config, arguments.number), redaction(config)
     preflight.tap(config)
+    garbage.seldom()
     serve(settings, msgspec.to_builtins(redacted), Notify.from_environment(os.environ))
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from daemon import garbage
+    from daemon.cli import garbage
     from daemon.composition.service import main as serve
     from daemon.logs import as_service
 

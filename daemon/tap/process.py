@@ -13,7 +13,6 @@ import anyio
 import uvloop
 
 from actors.system.notify import Notify
-from daemon import garbage
 from daemon.tap.server import Bound, Tap
 from daemon.tap.settings import TapSettings
 from daemon.tap.sockets import inherited
@@ -50,5 +49,4 @@ def main(settings: TapSettings, redaction: dict[str, Any] | None = None, notify:
     """Run until SIGTERM or SIGINT, on the sockets that systemd passes; the service manager hears how it goes."""
     # A closed terminal or a log rotation must not end it without a drain.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    garbage.seldom()
     uvloop.run(_until_signal(settings, redaction, notify or Notify()))

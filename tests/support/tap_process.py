@@ -76,10 +76,12 @@ class TapProcess:
 
 
 def _run(settings: TapSettings, redaction: dict[str, Any] | None, constants: Mapping[str, float]) -> None:
+    from daemon.cli import garbage
     from daemon.logs import configure
     from daemon.tap.process import main
 
     configure(level=50)
+    garbage.seldom()
     for name, value in constants.items():
         module, _, constant = name.partition(".")
         setattr(importlib.import_module(f"daemon.tap.{module}"), constant, value)
