@@ -82,7 +82,10 @@ class Checkpoints:
         for version, reason in damaged.items():
             _log.error("version_unusable", version=version, reason=reason)
         if cursor is None:
-            raise CheckpointInvalid("; ".join(damaged.values()))
+            raise CheckpointInvalid(
+                f"no version can be used: {'; '.join(damaged.values())}; where that names no remedy, put "
+                f"{self.versions.directory.parent} back from a backup"
+            )
         self._memory.clear(self._memory.above(cursor.version))
         self._cursor = cursor
         return cursor

@@ -66,10 +66,9 @@ async def _serve(config: Config, make_trainer: MakeTrainer | None, host: runtime
     bus = await open_bus(config, host, "learner")
     supervisor = Supervisor(rng=random.Random(), notify=Notify.from_environment(os.environ), drain_seconds=30.0)
 
-    registry = CollectorRegistry()
-    register_host(registry, config.state)
-
     async def learn(lifecycle: Lifecycle) -> None:
+        registry = CollectorRegistry()  # of each attempt: a second one's metrics have the names of the first's
+        register_host(registry, config.state)
         await run(
             learner(config),
             bus=bus,
